@@ -188,7 +188,7 @@ fn refused(door: Option<&Door>, session: Option<Session>, request: &Request) -> 
         caller.prove();
     }
     if is_data && session.is_none() {
-        return Some(refusal(StatusCode::UNAUTHORIZED, "open the link that hermes-host printed at start-up"));
+        return Some(refusal(StatusCode::UNAUTHORIZED, "open the link that `hermes-host webchat link` prints"));
     }
     None
 }

@@ -74,6 +74,8 @@ pub struct AgentConfig {
     pub pictures: bool,
     /// Enables the test words of the echo runtime.
     pub test_words: bool,
+    /// Lets the echo runtime name itself in the first answer of a conversation.
+    pub introduces: bool,
     /// Enabled tools, by name; [`crate::tools::ALL`] enables every tool.
     pub tools: Vec<String>,
     /// Highest number of tool rounds in one turn; after that the model must answer.
@@ -110,6 +112,7 @@ impl Default for AgentConfig {
             context_window: None,
             pictures: true,
             test_words: false,
+            introduces: false,
             tools: Vec::new(),
             iterations_max: 40,
             terminal_timeout: Duration::from_secs(180),
@@ -183,7 +186,7 @@ pub fn build(config: &AgentConfig) -> Result<Arc<dyn AgentRuntime>, BuildError> 
 /// [`BuildError`], as for [`build`].
 pub fn build_with(config: &AgentConfig, ports: Ports) -> Result<Arc<dyn AgentRuntime>, BuildError> {
     match config.runtime {
-        RuntimeKind::Echo => Ok(Arc::new(Echo::new(config.test_words))),
+        RuntimeKind::Echo => Ok(Arc::new(Echo::new(config.test_words).introducing(config.introduces))),
         RuntimeKind::OpenAi => Ok(Arc::new(OpenAi::new(config, Toolbox::new(config, ports))?)),
     }
 }

@@ -41,12 +41,23 @@ const SLOW_MS_MAX: u64 = 60_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Echo {
     test_words: bool,
+    introduces: bool,
 }
+
+/// The last paragraph of the first answer where nobody chose the echo runtime.
+pub const INTRODUCTION: &str = "(This is the echo agent: it repeats what you write, because no model is configured. Set \
+     OPENAI_API_KEY, or `base_url` and `model` below `[agent]` in plugins.toml, and start hermes-host again.)";
 
 impl Echo {
     /// Creates an echo runtime. `test_words` enables [`TEST_WORDS`].
     pub fn new(test_words: bool) -> Self {
-        Self { test_words }
+        Self { test_words, introduces: false }
+    }
+
+    /// Ends the first answer of each conversation with [`INTRODUCTION`], except with test words.
+    #[must_use]
+    pub fn introducing(self, introduces: bool) -> Self {
+        Self { introduces, ..self }
     }
 }
 
@@ -65,7 +76,10 @@ impl AgentRuntime for Echo {
 
     fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
         Box::pin(async move {
-            let plan = Plan::of(&heard(&request.input), self.test_words);
+            let mut plan = Plan::of(&heard(&request.input), self.test_words);
+            if self.introduces && !self.test_words && request.history.is_empty() {
+                plan.text = format!("{}\n\n{INTRODUCTION}", plan.text).trim_start().to_owned();
+            }
             let mut said = String::new();
             tokio::select! {
                 biased;
@@ -292,6 +306,21 @@ mod tests {
         assert_eq!(text, "hello  big\nworld");
         assert_eq!(messages, [Message::assistant("hello  big\nworld")]);
         assert_eq!(finish_reason, "stop");
+    }
+
+    #[tokio::test]
+    async fn an_echo_that_nobody_chose_names_itself_once_in_a_conversation() {
+        let answer = async |history: &[&str]| {
+            let (sink, reader) = EventSink::channel();
+            drop(reader);
+            let history = history.iter().map(|text| std::sync::Arc::new(Message::user(*text))).collect();
+            let request = TurnRequest { history, ..request(&["hello"]) };
+            let outcome = Echo::new(false).introducing(true).run(request, sink, CancellationToken::new()).await;
+            let TurnOutcome::Finished { text, .. } = outcome else { panic!("{outcome:?}") };
+            text
+        };
+        assert_eq!(answer(&[]).await, format!("hello\n\n{INTRODUCTION}"));
+        assert_eq!(answer(&["hello", "hello"]).await, "hello");
     }
 
     #[tokio::test]

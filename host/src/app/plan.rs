@@ -53,6 +53,9 @@ impl Planner {
         let beside = exe.and_then(|exe| Some(exe.parent()?.to_owned()));
         let mut prepared = config.prepare_to_run(beside.as_deref()).await?;
         log_mask.learn(&prepared.config.secrets());
+        if self.runs != Runs::Nothing && !prepared.limits.0.is_empty() {
+            return Err(prepared.limits);
+        }
         if !prepared.problems.0.is_empty() {
             // Only the adapter that a problem belongs to stays away.
             tracing::error!("plugins.toml has problems:\n{}", prepared.problems);

@@ -8,6 +8,7 @@ use super::{App, link};
 use crate::host::Host;
 use crate::plugins::AdapterState;
 use crate::recovery::Found;
+use crate::status::human::write_sample;
 
 /// Prints a line on the terminal, whatever the log shows. One that nobody can read is no reason to stop.
 macro_rules! tell {
@@ -51,18 +52,30 @@ pub fn say(app: &App, left: &Found, warned: usize) {
     tell!("State: {}", config.home.display());
     match &config.file {
         Some(file) => tell!("Configuration: {}", file.display()),
-        None => tell!("Configuration: none; `hermes-host config sample` prints one to begin with."),
+        None => {
+            let write = write_sample(&config.home.display().to_string());
+            tell!("Configuration: built-in, since there is no plugins.toml. `{write}` writes one to change.");
+        }
     }
     let states = app.adapters.all().into_iter().map(|adapter| (adapter.instance().to_string(), adapter.state()));
     match adapters(states) {
         Some(words) => tell!("Adapters: {words}"),
-        None => tell!("Adapters: none. Put a library into {} and add its section.", config.host.plugins_dir.display()),
+        None => {
+            let folder = config.host.plugins_dir.display();
+            tell!(
+                "Adapters: none. Put a library (libhermes_adapter_*.so) next to hermes-host or into {folder}, and add its \
+                 section: `hermes-host config sample` prints one for each library."
+            );
+        }
     }
     if let Some(address) = config.host.status {
         tell!("Status: http://{address}/");
     }
     if config.agent.runtime == RuntimeKind::Echo {
-        tell!("Agent: echo, which only repeats. Set OPENAI_API_KEY, or write [agent], to get a real one.");
+        tell!(
+            "Agent: echo, which repeats what you write. For a model set OPENAI_API_KEY, or base_url and model below [agent], \
+             and start again."
+        );
     } else {
         tell!("Agent: {}.", app.host.runtime.name());
     }

@@ -49,7 +49,10 @@ fn warn_of_another(context: &Context, config: &config::Config) {
     let here = context.sources.cwd.join(config::FILE_NAME);
     let read = config.file.as_ref().and_then(|file| file.canonicalize().ok());
     if here.canonicalize().is_ok_and(|here| Some(here) != read) {
-        let file = config.file.as_ref().map_or_else(|| "the defaults".to_owned(), |file| file.display().to_string());
+        let file = config
+            .file
+            .as_ref()
+            .map_or_else(|| "the built-in configuration".to_owned(), |file| file.display().to_string());
         warn(&[format!("./plugins.toml was not read, {file} was; `--config .` reads the file of this folder")]);
     }
 }
@@ -66,7 +69,7 @@ async fn check(context: &Context) -> Result<(), Failure> {
     }
     let file = match &prepared.config.file {
         Some(file) => file.display().to_string(),
-        None => "no plugins.toml was found, every value has its default".to_owned(),
+        None => "no plugins.toml was found, the built-in configuration is used".to_owned(),
     };
     if let Some(proxy) = prepared.config.proxy_line() {
         say(&format!("proxy: {proxy}; this machine is connected directly"))?;

@@ -7,7 +7,7 @@ use super::table::{Table, ago};
 use super::{Context, Failure};
 use crate::clock::{Clock, SystemClock};
 use crate::control::{ControlReply, ControlRequest};
-use crate::status::human::{counted, one_line, span};
+use crate::status::human::{counted, one_line, span, write_sample};
 use crate::status::{AdapterStatus, StatusJson};
 
 /// The longest reason that is shown, in characters.
@@ -58,7 +58,9 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
         span(now_ms - host.since),
         host.pid,
         host.home,
-        host.config.as_deref().unwrap_or("none; every value has its default"),
+        host.config
+            .clone()
+            .unwrap_or_else(|| format!("built-in; `{}` writes a file to change", write_sample(&host.home))),
         status.agent.describe(),
     );
     if let Some(trouble) = status.agent.trouble(now_ms) {
@@ -135,7 +137,7 @@ pub fn adapters(adapters: &[AdapterStatus], now_ms: i64) -> String {
             adapter.guarantee.clone(),
         ]);
     }
-    let table = table.render("no adapter is configured; add a section to plugins.toml");
+    let table = table.render("no adapter is configured; `hermes-host config sample` prints a section for each library to put into plugins.toml");
     if reasons.is_empty() { table } else { format!("{table}\n{reasons}") }
 }
 

@@ -338,7 +338,7 @@ fn the_status_names_what_waits_and_what_to_do() {
         status::render(&status, 10_000),
         "hermes-host 1.0.0 is online, up for 10 s, process 7\n\
          home    /h\n\
-         config  none; every value has its default\n\
+         config  built-in; `hermes-host config sample > /h/plugins.toml` writes a file to change\n\
          agent   openai (tiny)\n\n\
          ADAPTER  PLUGIN          STATE         SINCE    HELD  RUNS     GUARANTEE\n\
          work     telegram 1.0.0  reconnecting  9 s ago  2     process  at-least-once\n\n\

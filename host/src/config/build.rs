@@ -211,6 +211,7 @@ pub fn agent(get: &Get<'_>) -> AgentConfig {
         context_window: Some(get.count("agent.context_window")).filter(|window| *window > 0),
         pictures: get.on("agent.pictures"),
         test_words: get.on("agent.test_words"),
+        introduces: !said("agent.runtime"),
         tools: get.list("agent.tools"),
         iterations_max: get.count32("agent.iterations_max"),
         terminal_timeout: get.seconds("agent.terminal_timeout_s"),

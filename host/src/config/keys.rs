@@ -236,6 +236,12 @@ pub const KEYS: &[Key] = &[
     key("agent.terminal_timeout_s", int(1, 1200), "180", "How long a command may take when the model names no time."),
     unset("agent.cwd", Kind::Path, "\"work\"", "The folder in which commands run. Unset: where the host was started."),
     key(
+        "agent.env_pass",
+        Kind::List,
+        "[]",
+        "Environment variables that commands of the agent get, by name: [\"GH_TOKEN\"]. Commands get no other variable of the host except PATH, HOME, the locale and the like.",
+    ),
+    key(
         "agent.dangerous",
         Kind::List,
         "[]",

@@ -22,6 +22,9 @@ use super::tree::{self, Value};
 /// The name of the file.
 pub const FILE_NAME: &str = "plugins.toml";
 
+/// The configuration of a host without a file: the `plugins.toml` of the repository.
+const BUILT_IN: &str = include_str!("../../../plugins.toml");
+
 /// Where to look.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
@@ -88,6 +91,8 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
             reader.problems.push(source, "", format!("everybody may change it; run `chmod o-w {}`", path.display()));
         }
         read_document(&mut reader, &text, &mut values, &mut sections);
+    } else {
+        sections = built_in();
     }
     apply_environment(&mut reader, &mut values);
     check_together(&mut reader, &values);
@@ -108,6 +113,16 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
             key: "agent.api_key".to_owned(),
             sentence: "is not set, and this endpoint answers nobody without one; set OPENAI_API_KEY".to_owned(),
         });
+    }
+    for name in get.list("agent.env_pass") {
+        match env.get(&name) {
+            Some((value, _)) => drop(agent.environment.insert(name, value.to_owned())),
+            None => warnings.push(Warning {
+                source: values.get("agent.env_pass").map_or(Source::Default, |found| found.source.clone()),
+                key: "agent.env_pass".to_owned(),
+                sentence: format!("the variable {name} is not set, so commands do not get it"),
+            }),
+        }
     }
     let config = Config {
         host: build::host(&get, proxy),
@@ -202,6 +217,16 @@ fn is_ours(owner: u32, user: u32) -> bool {
     owner == user || owner == 0
 }
 
+/// Returns the sections of a host without a file. Its other values are the defaults.
+pub(super) fn built_in() -> BTreeMap<String, Section> {
+    let env = Environment::default();
+    let mut reader = Reader::new(Path::new(FILE_NAME), &env);
+    let mut sections = BTreeMap::new();
+    read_document(&mut reader, BUILT_IN, &mut Values::default(), &mut sections);
+    sections.values_mut().for_each(|section| section.source = Source::Default);
+    sections
+}
+
 fn read_document(reader: &mut Reader<'_>, text: &str, values: &mut Values, sections: &mut BTreeMap<String, Section>) {
     let (tree, errors) = tree::parse(text);
     reader.secret_files = super::private::secret_files(&tree, reader.file);
@@ -265,6 +290,19 @@ fn check_together(reader: &mut Reader<'_>, values: &Values) {
         reader.problems.push(found.source.clone(), "host.log", sentence);
     }
     check_status(reader, values);
+    if let Some(found) = values.get("agent.env_pass")
+        && let Value::Array(names) = &found.value
+    {
+        for name in names.iter().filter_map(|node| match &node.value {
+            Value::String(name) if !hermes_agent::tools::environment::may_pass(name) => Some(name),
+            _ => None,
+        }) {
+            let sentence = format!(
+                "{name:?} cannot be passed on: it is no name of a variable, or the host sets it for each turn itself"
+            );
+            reader.problems.push(found.source.clone(), "agent.env_pass", sentence);
+        }
+    }
     resets::check(reader, values, "session.");
     let number = |path: &str| match find(KEYS, path).and_then(|key| values.value(key)) {
         Some(Value::Integer(n)) => n,
@@ -304,7 +342,22 @@ fn check_status(reader: &mut Reader<'_>, values: &Values) {
 
 #[cfg(test)]
 mod tests {
-    use super::is_ours;
+    use super::*;
+
+    #[test]
+    fn the_built_in_file_has_no_problem_and_says_nothing_but_defaults_and_sections() {
+        let env = Environment::default();
+        let mut reader = Reader::new(Path::new(FILE_NAME), &env);
+        let (mut values, mut sections) = (Values::default(), BTreeMap::new());
+        read_document(&mut reader, BUILT_IN, &mut values, &mut sections);
+        assert_eq!(reader.problems, Problems::default());
+        for key in KEYS {
+            if let Some(found) = values.get(key.path) {
+                assert_eq!(Some(&found.value), super::super::read::default_of(key).as_ref(), "{}", key.path);
+            }
+        }
+        assert_eq!(built_in().keys().collect::<Vec<_>>(), ["api_server", "webchat"]);
+    }
 
     #[test]
     fn a_file_of_the_working_folder_belongs_to_the_user_or_to_root() {

@@ -14,6 +14,7 @@
 
 mod build;
 mod environment;
+mod foreign;
 mod idle;
 pub mod keys;
 mod listeners;

@@ -43,13 +43,15 @@ pub struct Prepared {
     pub settings: AdapterSettings,
     /// What the schemas forbid. A host runs its other adapters all the same; see [`Prepared::wrong`].
     pub problems: Problems,
+    /// Variables of the Python gateway that limit something there and nothing here. A host with adapters refuses them.
+    pub limits: Problems,
 }
 
 impl Prepared {
     /// What is wrong with it although a host would run: what schemas forbid, sections that no library
     /// answers to, values that never have an effect.
     pub fn wrong(&self) -> Problems {
-        let mut problems = self.problems.clone();
+        let mut problems = self.problems.clone().and(self.limits.clone());
         for (instance, adapter) in &self.config.adapters {
             let plugin = adapter.plugin.as_str();
             if adapter.command.is_some() {
@@ -212,6 +214,7 @@ impl Config {
         let settings = self.adapter_settings(beside);
         let found = plugins::discover(&settings.search);
         let manifests = manifests_of(&found);
+        self.keep_built_in(&found);
         let mut refused = self.resolve(&without_a_say(&manifests, &found, &settings)).err().unwrap_or_default();
         if accepts && settings.pin {
             let named = |plugin: &str| {
@@ -229,10 +232,24 @@ impl Config {
         let (plans, problems) = self.judged_plans(&manifests, &schemas);
         let without = self.missing_operators();
         self.warnings.extend(without);
-        let short = self.short_secrets();
-        self.warnings.extend(short);
+        let secrets = self.short_secrets().into_iter().chain(self.passed_secrets()).collect::<Vec<_>>();
+        self.warnings.extend(secrets);
+        let (limits, foreign) = self.foreign_variables(&manifests);
+        self.warnings.extend(foreign);
         let (problems, refused) = (problems.of(&self), refused.of(&self));
-        (Prepared { config: self, manifests, schemas, plans, settings, problems }, refused)
+        (Prepared { config: self, manifests, schemas, plans, settings, problems, limits }, refused)
+    }
+
+    /// Removes the built-in sections whose library does not lie next to the binary: no section may accept a library that
+    /// no operator named.
+    fn keep_built_in(&mut self, found: &[Found]) {
+        let is_beside = |plugin: &str| {
+            let mut beside = found.iter().filter(|found| found.place == Place::Beside);
+            beside.any(|found| found.manifest.as_ref().is_ok_and(|manifest| manifest.id == plugin))
+        };
+        if self.file.is_none() {
+            self.adapters.retain(|_, adapter| adapter.section.source != Source::Default || is_beside(&adapter.plugin));
+        }
     }
 
     /// `problems`, and why no runtime can be made of `[agent]`, where none of them says it already.

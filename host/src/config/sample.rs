@@ -57,7 +57,10 @@ pub fn sample(manifests: &BTreeMap<String, Manifest>, schemas: &BTreeMap<String,
 
 fn entry(out: &mut String, name: &str, key: &Key, lead: &str) {
     comment(out, lead, key.doc);
-    if key.default.is_empty() {
+    // The default of the runtime depends on the environment.
+    if key.path == "agent.runtime" {
+        line(out, "# ", format!("{name} = {}", key.default));
+    } else if key.default.is_empty() {
         // An example must not become a setting by being read, so it is always a comment.
         let lead = if lead.is_empty() { "# " } else { lead };
         line(out, lead, format!("{name} = {}", key.example));
@@ -77,7 +80,9 @@ fn adapter(out: &mut String, manifest: &Manifest, schema: Option<&Json>) {
         let enables = if name.enables { ", and starts the adapter without a section" } else { "" };
         comment(out, "", &format!("{} in the environment stands for `{}`{enables}.", name.name, name.key));
     }
-    line(out, "# ", format!("[adapter.{}]", manifest.id));
+    // The sample starts what a host without a file starts.
+    let lead = if super::load::built_in().contains_key(&manifest.id) { "" } else { "# " };
+    line(out, lead, format!("[adapter.{}]", manifest.id));
     let Some(root) = schema else { return };
     let required: BTreeSet<&str> =
         root.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect();

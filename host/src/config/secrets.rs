@@ -48,6 +48,20 @@ impl Config {
         warnings
     }
 
+    /// Returns a warning for each secret of the host that the operator passes on to commands.
+    pub(super) fn passed_secrets(&self) -> Vec<Warning> {
+        let Some(found) = self.origin.values.get("agent.env_pass") else { return Vec::new() };
+        let secrets = self.secrets();
+        let passed =
+            self.agent.environment.iter().filter(|(_, value)| secrets.iter().any(|secret| secret.expose() == *value));
+        let warn = |(name, _): (&String, &String)| Warning {
+            source: found.source.clone(),
+            key: "agent.env_pass".to_owned(),
+            sentence: format!("{name} holds a secret of this host, and every command of the agent gets it"),
+        };
+        passed.map(warn).collect()
+    }
+
     /// Finds the secrets that were written out, by the manifests and by the schemas that are known.
     /// Each is hidden from then on, or a problem where others may read the file.
     pub(super) fn check_literals(

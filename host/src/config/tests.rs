@@ -32,7 +32,95 @@ fn without_a_file_everything_has_its_default() {
     assert_eq!(config.session.require_mention, None);
     assert_eq!(config.delivery.backoff_max, Duration::from_secs(300));
     assert_eq!(config.limits.retention, Duration::from_secs(30 * 86_400));
-    assert!(config.adapters.is_empty() && config.warnings.is_empty());
+    assert_eq!(config.adapters.keys().collect::<Vec<_>>(), ["api_server", "webchat"], "the built-in sections");
+    assert!(config.agent.introduces && config.warnings.is_empty());
+}
+
+#[tokio::test]
+async fn a_built_in_section_counts_only_with_its_library_next_to_the_binary() {
+    let mut world = World::new();
+    let (prepared, refused) = world.load().unwrap().examine(None).await;
+    assert_eq!((prepared.plans.len(), refused), (0, Problems::default()));
+    world.file("[adapter.webchat]");
+    let (prepared, _) = world.load().unwrap().examine(None).await;
+    assert_eq!(prepared.plans.len(), 1, "a section of a file stays, and its missing library is a problem");
+}
+
+#[test]
+fn commands_get_the_named_variables_and_no_others() {
+    let mut world = World::new();
+    world.env("GH_TOKEN", "ghp_0123456789").env("OTHER_TOKEN", "t").env("OPENAI_API_KEY", "sk-0123456789");
+    world.dot_env("FROM_FILE=yes", 0o600);
+    world.file("[agent]\nenv_pass = [\"GH_TOKEN\", \"FROM_FILE\", \"UNSET\"]\n");
+    let config = world.load().unwrap();
+    let environment = &config.agent.environment;
+    assert_eq!((environment["GH_TOKEN"].as_str(), environment["FROM_FILE"].as_str()), ("ghp_0123456789", "yes"));
+    assert!(!environment.keys().any(|name| ["OTHER_TOKEN", "OPENAI_API_KEY", "UNSET"].contains(&name.as_str())));
+    let said: Vec<&str> = config.warnings.iter().map(|warning| warning.sentence.as_str()).collect();
+    assert_eq!(said, ["the variable UNSET is not set, so commands do not get it"]);
+    assert!(config.passed_secrets().is_empty());
+    world.file("[agent]\nenv_pass = [\"OPENAI_API_KEY\"]\n");
+    let config = world.load().unwrap();
+    assert_eq!(config.agent.environment["OPENAI_API_KEY"], "sk-0123456789");
+    assert!(config.passed_secrets()[0].sentence.starts_with("OPENAI_API_KEY holds a secret of this host"));
+    for name in ["HERMES_SESSION_KEY", "HERMES_CONTROL_TOKEN", "GH_*", "A=B"] {
+        world.file(&format!("[agent]\nenv_pass = [{name:?}]\n"));
+        let said = world.relative(world.load().unwrap_err());
+        assert!(said.starts_with(&format!("plugins.toml:2:1: agent.env_pass: {name:?} cannot be passed on")), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_variable_of_the_python_gateway_that_limits_something_is_refused_until_its_key_is_set() {
+    let judged = async |section: &str, variables: &[(&str, &str)]| {
+        let mut world = World::new();
+        variables.iter().for_each(|(name, value)| _ = world.env(name, value));
+        world.file(section);
+        let mut config = world.load().unwrap();
+        config.resolve(&manifests::telegram()).unwrap();
+        let (limits, warnings) = config.foreign_variables(&manifests::telegram());
+        (limits.to_string(), warnings.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let section = "[adapter.telegram]\n";
+    let chats = [("TELEGRAM_ALLOWED_CHATS", "-100")];
+    let (limits, warnings) = judged(section, &chats).await;
+    assert_eq!(
+        limits,
+        "environment TELEGRAM_ALLOWED_CHATS: adapter.telegram.access.allowed_groups: hermes-host does not read this \
+         variable, which limits the Python gateway; set this key, or unset the variable"
+    );
+    assert!(warnings.is_empty());
+    let nothing = (String::new(), Vec::new());
+    let with_key = format!("{section}access = {{ allowed_groups = [\"-100\"] }}\n");
+    assert_eq!(judged(&with_key, &chats).await, nothing, "the key replaces it");
+    assert_eq!(judged("", &chats).await, nothing, "there is no Telegram to limit");
+    assert_eq!(judged(&format!("{section}enabled = false\n"), &chats).await, nothing);
+    let (limits, _) = judged(section, &[("TELEGRAM_IGNORED_THREADS", "1")]).await;
+    assert!(limits.ends_with("limits the Python gateway, and has no key for it; unset the variable"), "{limits}");
+    let exclusive = |value| [("TELEGRAM_EXCLUSIVE_BOT_MENTIONS", value)];
+    assert!(judged(section, &exclusive("true")).await.0.contains("session.require_mention"));
+    assert_eq!(judged(section, &exclusive("false")).await.0, "");
+    assert_eq!(
+        judged("", &[("GATEWAY_ALLOWED_USERS", "1,2")]).await.0,
+        "environment GATEWAY_ALLOWED_USERS: access.allowed_users: hermes-host does not read this variable, which limits \
+         the Python gateway; set this key, or unset the variable"
+    );
+    assert!(judged("[agent]\ntools = [\"terminal\"]", &[("TERMINAL_ENV", "docker")]).await.0.contains("agent.tools"));
+    assert_eq!(judged("", &[("TERMINAL_ENV", "docker")]).await, nothing);
+    let changes =
+        [("TELEGRAM_MENTION_PATTERNS", "hermes"), ("MATRIX_HOMESERVER", "https://m"), ("HERMES_TIMEZONE", "UTC")];
+    let (limits, warnings) = judged(section, &changes).await;
+    assert_eq!(limits, "");
+    assert_eq!(
+        warnings,
+        [
+            "environment TELEGRAM_MENTION_PATTERNS: adapter.telegram.session.mention_patterns: hermes-host does not read \
+             this variable of the Python gateway; set this key instead",
+            "environment HERMES_TIMEZONE: session.reset.zone: hermes-host does not read this variable of the Python \
+             gateway; set this key instead",
+            "environment MATRIX_HOMESERVER: there is no adapter for Matrix here, so this variable has no effect",
+        ]
+    );
 }
 
 #[test]

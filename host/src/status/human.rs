@@ -27,6 +27,14 @@ pub fn one_line(text: &str, chars_max: usize) -> String {
     line
 }
 
+/// Returns the command that writes a configuration file to begin with, for a shell.
+pub fn write_sample(home: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);
+    let file = format!("{}/{}", home.trim_end_matches('/'), crate::config::FILE_NAME);
+    let word = if file.chars().all(is_plain) { file } else { format!("'{}'", file.replace('\'', "'\\''")) };
+    format!("hermes-host config sample > {word}")
+}
+
 /// A number and what it counts, whose plural ends in `s`: `1 turn`, `2 turns`.
 pub fn counted(number: impl Into<u64>, what: &str) -> String {
     let number = number.into();

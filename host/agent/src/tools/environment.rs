@@ -1,9 +1,9 @@
-//! The environment of a command: a few harmless variables of the host and the variables of its turn. No other
-//! variables of the host are passed on, so that no secret can be.
+//! The environment of a command: a few harmless variables of the host, those that the operator names and those of its
+//! turn. No other variable of the host is passed on, so that no secret can be unless the operator names it.
 
 use std::collections::BTreeMap;
 
-use hermes_core::context::TurnContext;
+use hermes_core::context::{CONTROL_TOKEN, TurnContext};
 
 /// Variables of the host that a command gets.
 const ALLOWED: [&str; 11] =
@@ -25,6 +25,14 @@ pub fn allowed<'e>(all: impl IntoIterator<Item = (&'e String, &'e String)>) -> B
     picked.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
+/// Whether the operator may pass a variable on to commands by its name. The host sets the variables of a turn itself.
+pub fn may_pass(name: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_name = name.starts_with(|c: char| !c.is_ascii_digit()) && name.chars().all(is_word);
+    let is_of_a_turn = name.starts_with("HERMES_SESSION_") || name.starts_with("HERMES_CRON_");
+    is_name && !is_of_a_turn && name != MARK && name != CONTROL_TOKEN
+}
+
 /// Returns the complete environment of a command of this turn.
 pub fn of(context: &TurnContext, base: &BTreeMap<String, String>, mark: &str) -> BTreeMap<String, String> {
     let mut environment = base.clone();
@@ -41,6 +49,16 @@ pub fn of(context: &TurnContext, base: &BTreeMap<String, String>, mark: &str) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_host_sets_for_a_turn_cannot_be_passed_from_outside() {
+        for name in ["GH_TOKEN", "_x1", "HERMES_HOST_HOME"] {
+            assert!(may_pass(name), "{name}");
+        }
+        for name in ["", "1A", "A B", "A=B", "*", "GH_*", MARK, CONTROL_TOKEN, "HERMES_SESSION_USER_ID"] {
+            assert!(!may_pass(name), "{name}");
+        }
+    }
 
     #[test]
     fn a_command_gets_its_turn_and_nothing_secret_of_the_host() {

@@ -56,6 +56,7 @@ fn schemas() -> BTreeMap<String, Json> {
 #[test]
 fn a_variable_alone_starts_and_configures_an_adapter() {
     let mut world = World::new();
+    world.file("");
     world
         .env("TELEGRAM_BOT_TOKEN", "1:abc")
         .env("TELEGRAM_ALLOWED_USERS", "1, 2,,3")
@@ -125,7 +126,7 @@ fn a_target_of_an_instance_that_there_is_not_is_named_with_its_place() {
 #[test]
 fn without_an_enabling_variable_no_adapter_appears() {
     let mut world = World::new();
-    world.env("TELEGRAM_ALLOWED_USERS", "1");
+    world.env("TELEGRAM_ALLOWED_USERS", "1").file("");
     let mut config = world.load().unwrap();
     config.resolve(&telegram()).unwrap();
     assert!(config.adapters.is_empty());
@@ -158,7 +159,7 @@ fn a_section_wins_over_its_variables_and_says_so() {
 #[test]
 fn a_retired_variable_warns_and_works_unless_the_current_one_is_there() {
     let mut world = World::new();
-    world.env("TELEGRAM_TOKEN", "1:old");
+    world.env("TELEGRAM_TOKEN", "1:old").file("");
     let mut config = world.load().unwrap();
     config.resolve(&telegram()).unwrap();
     assert_eq!(config.plans(&telegram(), &schemas()).unwrap()[0].config["token"], "1:old");
