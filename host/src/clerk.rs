@@ -15,7 +15,7 @@ use crate::codes::STAND_IN;
 use crate::context::compose;
 use crate::events::Permit;
 use crate::host::Host;
-use crate::store::{Change, CommandTx, PairingOffer, PairingRequestRow};
+use crate::store::{Change, CommandTx, Observed, PairingOffer, PairingRequestRow};
 
 /// Notes written together at most.
 const BATCH_MAX: usize = 256;
@@ -29,6 +29,19 @@ pub enum Note {
         id: InboxId,
         /// Why.
         why: &'static str,
+        /// Its place in the queue.
+        permit: Permit,
+    },
+    /// An event leads to no turn and is kept as context.
+    Observe {
+        /// The event.
+        id: InboxId,
+        /// The instance it came through.
+        instance: Arc<str>,
+        /// The group.
+        chat: Chat,
+        /// What is kept.
+        line: Observed,
         /// Its place in the queue.
         permit: Permit,
     },
@@ -104,10 +117,17 @@ pub(crate) async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceive
         let mut dropped: BTreeMap<InboxId, &'static str> = BTreeMap::new();
         let mut changes = Vec::new();
         let mut permits = Vec::new();
+        let mut observed = 0;
         for note in batch.drain(..) {
             match note {
                 Note::Drop { id, why, permit } => {
                     dropped.entry(id).or_insert(why);
+                    permits.push(permit);
+                }
+                Note::Observe { id, instance, chat, line, permit } => {
+                    dropped.entry(id).or_insert("kept as context");
+                    changes.push(vec![Change::Observe { instance: instance.to_string(), chat, line }]);
+                    observed += 1;
                     permits.push(permit);
                 }
                 Note::Changes(more) => changes.push(more),
@@ -130,12 +150,11 @@ pub(crate) async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceive
         let drops = dropped.into_iter().map(|(id, why)| Change::DropInbox { ids: vec![id], why: why.to_owned() });
         changes.extend(drops.map(|drop| vec![drop]));
         // What was heard twice may have been dropped with an earlier batch: that costs no other note.
-        if changes.len() > 1 && write(&host, changes.concat()).await {
-            continue;
-        }
-        for changes in changes {
+        let together = changes.len() > 1 && write(&host, changes.concat()).await;
+        for changes in changes.into_iter().filter(|_| !together) {
             write(&host, changes).await;
         }
+        host.observing.written(observed);
     }
 }
 

@@ -48,11 +48,15 @@ use crate::fetching;
 use crate::host::Host;
 use crate::lane::{After, Birth, GuardLimits, Lane, LaneMessage, Order, Takeover, Then};
 use crate::lanes::Lanes;
+use crate::observing;
 use crate::outbox::{OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
 use crate::plugins::{AdapterEvent, AdapterHandle, AdapterState};
 use crate::reset;
-use crate::store::{Change, DeadTargetRow, HandoffClaim, Lineage, Loaded, NewSession, Parent, RouteRow};
+use crate::store::{Change, DeadTargetRow, HandoffClaim, Lineage, Loaded, NewSession, Observed, Parent, RouteRow};
+
+/// The reason for dropping a message of a group that was said to others.
+const NOT_ADDRESSED: &str = "not addressed";
 
 /// Events taken from the queue at once.
 const BATCH_MAX: usize = 64;
@@ -361,7 +365,7 @@ impl Dispatcher {
                 if (is_dm(&event.chat.kind) && !event.sender.is_bot) || self.is_addressed(&arrived, participates) {
                     return Some(arrived);
                 }
-                "not addressed"
+                NOT_ADDRESSED
             }
             EventKind::Edited => {
                 self.edited(event.clone(), &arrived.instance);
@@ -374,8 +378,23 @@ impl Dispatcher {
             _ => "no message",
         };
         self.host.media.let_go(&arrived.instance, fetching::files(arrived.event.get()));
-        self.note(Note::Drop { id: arrived.id, why, permit: arrived.permit });
+        let line = if why == NOT_ADDRESSED { self.context_of(&arrived) } else { None };
+        let Arrived { id, instance, event, permit, .. } = arrived;
+        self.note(match line {
+            Some(line) => {
+                self.host.observing.noted();
+                Note::Observe { id, instance, chat: event.get().chat.clone(), line, permit }
+            }
+            None => Note::Drop { id, why, permit },
+        });
         None
+    }
+
+    /// Returns what is kept of a message of a group for the next turn there, where the operator wants it.
+    fn context_of(&self, arrived: &Arrived) -> Option<Observed> {
+        let event = arrived.event.get();
+        let is_wanted = !is_dm(&event.chat.kind) && self.host.live().session_of(&arrived.instance).observe;
+        if is_wanted { observing::line(arrived.id.0, event) } else { None }
     }
 
     /// Somebody changed what they had said: the inbox has it by now, and its lane hears of it.

@@ -33,6 +33,7 @@ use crate::lane::reacting::REACTING_MAX;
 use crate::live::Live;
 use crate::losses::Losses;
 use crate::media::Media;
+use crate::observing::Observing;
 use crate::outbox::AllHolds;
 use crate::plugins::{AdapterHandle, Adapters};
 use crate::store::{NewDelivery, OwedDelivery, Store, StoreError};
@@ -98,6 +99,8 @@ pub struct Host {
     pub clocks: PlatformClocks,
     /// Answers that did not arrive and that their agents have not heard of.
     pub(crate) losses: Losses,
+    /// Messages of groups on their way to the store.
+    pub(crate) observing: Observing,
     /// The waits that platforms asked for.
     pub holds: AllHolds,
     /// Who works on tasks beside the turns that handed them on.
@@ -173,6 +176,7 @@ impl Host {
             handoffs: Handoffs::default(),
             tasks: Bell::default(),
             losses: Losses::default(),
+            observing: Observing::default(),
             holds: AllHolds::default(),
             helpers: Helpers::default(),
             runs: Arc::default(),

@@ -52,6 +52,7 @@ mod losses;
 pub mod mask;
 pub mod media;
 pub mod mirror;
+mod observing;
 pub mod outbox;
 pub mod pairing;
 pub mod plugins;

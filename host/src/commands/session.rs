@@ -3,14 +3,14 @@
 
 use hermes_core::access::Tier;
 use hermes_core::pairing::Claimant;
-use hermes_core::session::participant;
+use hermes_core::session::{is_dm, participant};
 
 use super::{Asked, Deed};
 use crate::dispatcher::{Dispatcher, heard_again, owner};
 use crate::handoff::on_its_way;
 use crate::lane::{Act, UNDO_TURNS_MAX, Wish, WishKind};
 use crate::plugins::terminal;
-use crate::store::Change;
+use crate::store::{Change, ObservedUpTo};
 
 impl Dispatcher {
     /// `/new [title]`: another conversation, after a question where the operator wants one.
@@ -34,6 +34,15 @@ impl Dispatcher {
         let mut changes = vec![free];
         if !stays {
             changes.insert(0, Change::EndSession { session: found.session.clone(), reason: "new".to_owned() });
+        }
+        let (instance, chat) = (&arrived.instance, &arrived.event.get().chat);
+        if !is_dm(&chat.kind) && self.host.live().session_of(instance).observe {
+            changes.push(Change::ForgetObserved(ObservedUpTo {
+                instance: instance.to_string(),
+                chat: chat.clone(),
+                inbox: arrived.id,
+                now_ms: self.host.now_ms(),
+            }));
         }
         if !args.is_empty() {
             // A title needs its session at once; without one the next message begins it.

@@ -254,6 +254,7 @@ pub fn session(get: &Get<'_>) -> SessionConfig {
         require_mention: get.flag("session.require_mention"),
         free_chats: get.ids("session.free_chats"),
         mention_patterns: get.list("session.mention_patterns"),
+        observe: get.on("session.observe"),
     }
 }
 

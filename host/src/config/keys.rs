@@ -503,6 +503,12 @@ pub const ADAPTER_SESSION_KEYS: &[Key] = &[
     ),
     key("session.free_chats", Kind::List, "[]", "Ids of chats in which every message counts."),
     key("session.mention_patterns", Kind::List, "[]", "Words that count as addressing the agent."),
+    key(
+        "session.observe",
+        Kind::Bool,
+        "false",
+        "Whether the newest messages of a group that are not addressed to the agent are kept, as context for its next turn there. Only messages of people who may speak are kept; /new forgets them.",
+    ),
 ];
 
 /// Session keys that may stand directly in an adapter section too.

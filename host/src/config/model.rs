@@ -124,6 +124,8 @@ pub struct SessionConfig {
     pub free_chats: Vec<String>,
     /// Words that count as addressing the agent, case-insensitive, at word bounds.
     pub mention_patterns: Vec<String>,
+    /// Keeps messages of groups that are not addressed to the agent for its next turn there.
+    pub observe: bool,
 }
 
 /// `session.reset`: when a conversation begins anew by itself, by the type of its chat.

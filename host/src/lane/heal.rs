@@ -53,6 +53,7 @@ impl Lane {
             deliveries: vec![place.say(&self.host, Purpose::Notice, BROKEN.to_owned()).await],
             usage: Usage::default(),
             agent_state: None,
+            observed: None,
             now_ms: self.host.now_ms(),
         };
         match self.host.store.end_turn(end.clone()).await {

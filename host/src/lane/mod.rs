@@ -52,6 +52,7 @@ use hermes_core::access::{HostCause, Origin};
 use hermes_core::guard::{Admission, Arrival, Guard, Join, Windows};
 use hermes_core::ids::{DeliveryId, InboxId, SessionId, TurnId};
 use hermes_core::limits::{CONTINUATION_MS_MAX, LANE_HEALS_MAX};
+use hermes_core::session::is_dm;
 use hermes_core::settings::BusyMode;
 use hermes_protocol::{Event, Purpose};
 use tokio::sync::{mpsc, oneshot};
@@ -64,8 +65,8 @@ use crate::events::{HostEvent, Permit, TurnNews, TurnWish};
 use crate::files::Files;
 use crate::host::Host;
 use crate::store::{
-    Admit, Change, CommandTx, CutOffTurn, EndTurn, Lineage, NewDelivery, NewSession, Parent, RouteRow, StoreError,
-    TurnEnd,
+    Admit, Change, CommandTx, CutOffTurn, EndTurn, Lineage, NewDelivery, NewSession, ObservedUpTo, Parent, RouteRow,
+    StoreError, TurnEnd,
 };
 use crate::tasks;
 use crate::turn::{self, Cause};
@@ -450,8 +451,9 @@ impl Lane {
         let remembered = self.memory.read(&self.host, &self.session).await;
         let files = Files::of(&self.host, groups.iter().flatten()).await;
         let said = groups.iter().flat_map(|group| context::messages(group, &files));
-        let (said_by, messages): (Vec<Spoken>, Vec<Message>) = said.unzip();
+        let (said_by, mut messages): (Vec<Spoken>, Vec<Message>) = said.unzip();
         let heard = groups.last_mut()?.pop()?;
+        let observed = self.observed(&heard, &said_by, &mut messages).await;
         let manner = Manner::of(&self.host.live(), &heard.place.instance, &remembered.settings);
         let mut request = context::build(&self.host, &self.session, turn, &heard, messages, remembered);
         request.steps = steps;
@@ -476,7 +478,30 @@ impl Lane {
         }
         let mut running = Running::start(&self.host, turn, heard, said_by, request, manner);
         running.control = Some(lease);
+        running.observed = observed;
         Some(running)
+    }
+
+    /// Puts the messages that are kept of a group before the first message of its turn. The end of the turn removes them.
+    async fn observed(&self, heard: &Heard, said_by: &[Spoken], messages: &mut [Message]) -> Option<ObservedUpTo> {
+        let (instance, chat) = (&heard.place.instance, &heard.place.chat);
+        let is_said = heard.event.origin() == Origin::Sender && !heard.aside && !is_dm(&chat.kind);
+        if !is_said || !self.host.live().session_of(instance).observe {
+            return None;
+        }
+        let is_here = |spoken: &Spoken| spoken.instance == *instance && spoken.chat == *chat;
+        let first = said_by.iter().position(is_here).and_then(|n| messages.get_mut(n))?;
+        self.host.observing.caught_up().await;
+        let lines = match self.host.store.observed(instance, chat).await {
+            Ok(lines) => lines,
+            Err(error) => {
+                tracing::warn!(%instance, %error, "the messages kept of a group cannot be read");
+                return None;
+            }
+        };
+        let inbox = InboxId(lines.last()?.inbox);
+        first.content = format!("{}{}", context::observed(&lines), first.content);
+        Some(ObservedUpTo { instance: instance.to_string(), chat: chat.clone(), inbox, now_ms: self.host.now_ms() })
     }
 
     /// Writes a session that takes over from another one. Any other is written with its first turn.
@@ -560,6 +585,7 @@ impl Lane {
             deliveries,
             usage: hermes_protocol::Usage::default(),
             agent_state: None,
+            observed: None,
             now_ms: self.host.now_ms(),
         };
         self.write_end(end).await;
@@ -654,6 +680,7 @@ impl Lane {
             deliveries,
             usage: conclusion.usage,
             agent_state: conclusion.state.clone().map(|state| (self.host.runtime.name().to_owned(), state)),
+            observed: running.observed.take(),
             now_ms,
         };
         self.write_end(end).await;

@@ -298,7 +298,10 @@ impl Lane {
         self.stop().await;
         if self.birth.is_some() {
             // Nothing of this session was ever written; what begins after it is.
-            changes.retain(|change| matches!(change, Change::NewSession(_) | Change::BindBorn(_)));
+            let is_kept = |change: &Change| {
+                matches!(change, Change::NewSession(_) | Change::BindBorn(_) | Change::ForgetObserved(_))
+            };
+            changes.retain(is_kept);
         }
         if !accepted.is_empty() {
             changes.push(Change::DropInbox { ids: accepted, why: "a new conversation began".to_owned() });
@@ -327,6 +330,7 @@ impl Lane {
             deliveries: Vec::new(),
             usage: Usage::default(),
             agent_state: None,
+            observed: None,
             now_ms: self.host.now_ms(),
         };
         self.write_end(end).await;

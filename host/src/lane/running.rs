@@ -35,7 +35,7 @@ use crate::control::TokenLease;
 use crate::health::Waits;
 use crate::host::{CountedTurn, Host};
 use crate::mask::Masker;
-use crate::store::{NewDelivery, OwedDelivery, TurnEnd};
+use crate::store::{NewDelivery, ObservedUpTo, OwedDelivery, TurnEnd};
 use crate::tasks;
 use crate::turn::Conclusion;
 use crate::working::{Listed, Work, beginning};
@@ -58,6 +58,8 @@ pub struct Running {
     pub asks: Asks,
     /// The right of its processes to use the control socket.
     pub control: Option<TokenLease>,
+    /// Messages of its group that it sees as context.
+    pub observed: Option<ObservedUpTo>,
     /// When it is stopped if it has not come to a safe point by then, once it was interrupted.
     interrupted_until: Option<Instant>,
     task: JoinHandle<TurnOutcome>,
@@ -178,6 +180,7 @@ impl Running {
             line,
             asks: Asks::default(),
             control: None,
+            observed: None,
             interrupted_until: None,
             task,
             events,

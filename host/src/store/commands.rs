@@ -7,7 +7,7 @@ use super::sql::{change, json};
 use super::writer::Outcome;
 use super::{
     Change, CommandTx, HomeChannelRow, Result, Store, asks, directory, effects, handoff, inbox, kv, lineage, mirror,
-    outbox, pairing, sessions, titles, transcript,
+    observed, outbox, pairing, sessions, titles, transcript,
 };
 
 impl Store {
@@ -68,6 +68,8 @@ fn apply(db: &Connection, order: &Change, now_ms: i64) -> Outcome<()> {
         Change::SawChat { instance, chat, seen_ms } => directory::saw(db, instance, chat, *seen_ms),
         Change::Mirror { session, said } => mirror::say(db, session, said),
         Change::AdapterEnabled { instance, on } => switch_adapter(db, instance, *on),
+        Change::Observe { instance, chat, line } => observed::keep(db, instance, chat, line),
+        Change::ForgetObserved(upto) => observed::forget(db, upto),
         Change::DropInbox { ids, why } => ids.iter().try_for_each(|id| inbox::drop_one(db, *id, why, false)),
         Change::Flag { key, value: Some(value) } => kv::set(db, kv::HOST_SCOPE, key, value),
         Change::Flag { key, value: None } => kv::delete(db, kv::HOST_SCOPE, key),

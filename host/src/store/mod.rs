@@ -24,6 +24,7 @@ mod kv;
 mod lineage;
 mod migrate;
 mod mirror;
+mod observed;
 mod open;
 mod outbox;
 mod pairing;

@@ -7,6 +7,7 @@ mod commands;
 mod deliveries;
 mod handoff;
 mod inbox;
+mod observed;
 mod routes;
 mod sessions;
 mod turns;
@@ -22,6 +23,7 @@ pub use commands::{Change, CommandTx};
 pub use deliveries::{DeliveryFilter, Effect, NewDelivery, NewPart, OwedDelivery, OwedPart, Settle, Settled};
 pub use handoff::{HandoffAsked, HandoffBind, HandoffClaim, HandoffRoutes, HandoffRow, KeptRoute, WhichHandoff};
 pub use inbox::{Accepted, InboxRow, NewInbox};
+pub use observed::{Observed, ObservedUpTo};
 pub use routes::{DeadTargetRow, HomeChannelRow, KnownChat, PairingOffer, RouteRow};
 pub use sessions::{
     Costs, InUse, MediaFile, NewFork, NewSession, NewSummary, Page, Parent, Resolved, SaidTurn, SearchHit,

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 
 use super::sql::{change, collect, text};
 use super::writer::Outcome;
-use super::{Result, Store, Swept, directory, inbox, pairing, search, tasks, watches};
+use super::{Result, Store, Swept, directory, inbox, observed, pairing, search, tasks, watches};
 
 /// Longest time that is assumed to have passed before the file was opened, in milliseconds.
 const UNSEEN_MS_MAX: i64 = 24 * 3_600 * 1_000;
@@ -37,6 +37,7 @@ impl Store {
         self.write(directory::trim).await?;
         self.write(move |db| tasks::sweep(db, before_ms)).await?;
         self.write(move |db| watches::sweep(db, before_ms)).await?;
+        self.write(move |db| observed::sweep(db, before_ms)).await?;
         let indexed = self.write(|db| search::index(db, INDEXED_ROWS_MAX)).await?;
         Ok(Swept {
             inbox: inbox.removed + strays.removed,

@@ -9,7 +9,9 @@ use rusqlite::{Connection, params};
 use super::error::Fault;
 use super::sql::{change, change_one, collect, counted, first, json, json_list, text};
 use super::writer::Outcome;
-use super::{Admit, EndTurn, NewMessage, Result, Store, TurnEnd, drafts, handoff, inbox, outbox, sessions, tasks};
+use super::{
+    Admit, EndTurn, NewMessage, Result, Store, TurnEnd, drafts, handoff, inbox, observed, outbox, sessions, tasks,
+};
 
 impl Store {
     /// Returns the ids of an instance's chats with turns that run or wait to be resumed.
@@ -204,6 +206,9 @@ fn finish(db: &Connection, nonce: &str, end: &EndTurn) -> Outcome<Vec<DeliveryId
     }
     for event in &events {
         inbox::turn_answered(db, *event)?;
+    }
+    if let Some(upto) = &end.observed {
+        observed::forget(db, upto)?;
     }
     let said = end.deliveries.iter().map(|delivery| outbox::insert(db, nonce, delivery, Some(turn)));
     let mut ids = said.collect::<Outcome<Vec<DeliveryId>>>()?;

@@ -128,6 +128,7 @@ fn a_conversation_whose_answer_is_written_and_whose_end_is_not_ends_with_the_nex
             deliveries: Vec::new(),
             usage: Usage::default(),
             agent_state: None,
+            observed: None,
             now_ms: 1,
         };
         life.store.end_turn(end).await.unwrap();

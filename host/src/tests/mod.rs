@@ -21,6 +21,7 @@ mod handoff_places;
 mod lateness;
 mod listing;
 mod menus;
+mod observing;
 mod pairing;
 mod reactions;
 mod resets;

@@ -7,7 +7,7 @@ use hermes_protocol::Chat;
 
 use super::{
     DeadTargetRow, GrantRow, HomeChannelRow, LockoutRow, NewDelivery, NewFork, NewMessage, NewSession, NewSummary,
-    OfferedRow, PairingRequestRow, RouteRow,
+    Observed, ObservedUpTo, OfferedRow, PairingRequestRow, RouteRow,
 };
 
 /// The changes of a command: transaction (g).
@@ -194,6 +194,17 @@ pub enum Change {
         /// True to enable.
         on: bool,
     },
+    /// Keeps a message of a group as context for the next turn there.
+    Observe {
+        /// The instance.
+        instance: String,
+        /// The chat.
+        chat: Chat,
+        /// The message.
+        line: Observed,
+    },
+    /// Forgets the messages that are kept of a group.
+    ForgetObserved(ObservedUpTo),
     /// Drops waiting events.
     DropInbox {
         /// The events.

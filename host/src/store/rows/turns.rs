@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::store::words::TurnEnd;
 
-use super::{InboxRow, NewDelivery, NewSession, RouteRow};
+use super::{InboxRow, NewDelivery, NewSession, ObservedUpTo, RouteRow};
 
 /// A turn to be started: transaction (b).
 #[derive(Clone, Debug)]
@@ -79,6 +79,8 @@ pub struct EndTurn {
     pub usage: Usage,
     /// Opaque state of the runtime: name of the runtime and value.
     pub agent_state: Option<(String, Value)>,
+    /// Messages of its group that it saw as context and that no later turn sees.
+    pub observed: Option<ObservedUpTo>,
     /// Current time, in Unix milliseconds.
     pub now_ms: i64,
 }

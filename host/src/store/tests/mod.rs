@@ -147,6 +147,7 @@ fn end_of(turn: TurnId, session: SessionId) -> EndTurn {
         deliveries: vec![delivery("you said hello")],
         usage: Usage::tokens(10, 20),
         agent_state: None,
+        observed: None,
         now_ms: START_MS + 1_000,
     }
 }

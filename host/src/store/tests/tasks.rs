@@ -197,6 +197,7 @@ async fn a_turn_that_is_a_task_ends_it_with_its_answer_or_why_there_is_none() {
                 deliveries: Vec::new(),
                 usage: Usage::default(),
                 agent_state: None,
+                observed: None,
                 now_ms: START_MS,
             })
             .await
