@@ -1,13 +1,16 @@
 """The HTTP API, tested with OpenAI's own client and with plain requests."""
 
+import base64
 import subprocess
 import sys
 import threading
 import urllib.error
 
+import openai
 import pytest
 
 from conftest import HEADER, HERE, free_port, request, until
+from files import FILES, is_read
 
 KEY = "e2e-0123456789abcdef"
 
@@ -39,6 +42,28 @@ def test_the_official_client_is_content(api):
     client = [sys.executable, HERE / "openai_client.py", f"{base}/v1", KEY]
     done = subprocess.run(client, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_text_of_a_text_file_and_of_a_pdf_file_reaches_the_turn(api):
+    one, base = api
+    client = openai.OpenAI(base_url=f"{base}/v1", api_key=KEY, max_retries=0, timeout=60)
+
+    def answer(part):
+        content = [{"type": "text", "text": "read it"}, part]
+        return client.chat.completions.create(model="hermes", messages=[{"role": "user", "content": content}]).choices[0].message.content
+
+    for name, content, text in FILES:
+        data = base64.b64encode(content.encode()).decode()
+        mime = "application/pdf" if name.endswith("pdf") else "text/csv"
+        file = {"filename": name, "file_data": f"data:{mime};base64,{data}"}
+        assert text.strip() in answer({"type": "file", "file": file})
+        assert is_read(one, name, text)
+        assert text.strip() in answer({"type": "input_file", "filename": f"2-{name}", "file_data": data})
+        assert is_read(one, f"2-{name}", text)
+    for part in ({"type": "file", "file": {"file_id": "file-1"}}, {"type": "input_file", "file_url": f"{base}/a.pdf"}):
+        with pytest.raises(openai.BadRequestError) as refused:
+            answer(part)
+        assert refused.value.code == "invalid_value" and "send the content as file_data" in refused.value.message
 
 
 def test_a_requester_that_goes_stops_its_turn(api):

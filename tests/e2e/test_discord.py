@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from conftest import BIN, HEADER, HERE, WAIT_S, Program, free_port, request, until, until_it_answers
+from files import FILES, is_read
 
 TOKEN = "NDI.TESTTO.TESTTOKENTESTTOKENTESTTOKENTEST"
 GENERAL, RANDOM, VOICE, NEWS, FORUM = "10", "11", "12", "13", "14"
@@ -457,6 +458,16 @@ def test_files_come_in_and_go_out(host, discord, isolation):
     until("the file", lambda: discord.from_bot(GENERAL))
     [message] = discord.from_bot(GENERAL)
     assert (message["content"], message["attachments"][0]["filename"], message["attachments"][0]["size"]) == ("look", "x.txt", 13)
+    one.stop()
+    discord.verdict()
+
+
+def test_the_text_of_a_text_file_and_of_a_pdf_file_reaches_the_turn(host, discord, isolation):
+    one = started(host, discord, isolation)
+    for n, (name, content, text) in enumerate(FILES, 1):
+        discord.says(7, "read it", files=[{"name": name, "body": content}])
+        discord.answers(n, dm=7)
+        until(f"the text of {name}", lambda: is_read(one, name, text))
     one.stop()
     discord.verdict()
 

@@ -14,6 +14,7 @@ import pytest
 
 from chat_server import Chat, ChatServer
 from conftest import HEADER, HERE, WAIT_S, Program, free_port, request, until, until_it_answers
+from files import FILES, is_read
 from held_model import HeldModel
 from test_model import config
 
@@ -442,6 +443,18 @@ def test_files_reach_the_agent_and_go_out_with_a_text(host, slack, isolation):
     one.cli("send", f"slack:{ops}", "again", "--file", "x.txt")
     slack.answer_with(ops, "again")
     assert len([m for m in slack.from_bot(ops) if "again" in m["text"]]) == 1
+    slack.quiet()
+    one.stop()
+    slack.verdict()
+
+
+def test_the_text_of_a_text_file_and_of_a_pdf_file_reaches_the_turn(host, slack, isolation):
+    one = started(host, slack, isolation)
+    dm = slack.dm()
+    for name, content, text in FILES:
+        slack.uploads(dm, f"read {name}", {name: content})
+        slack.answer_with(dm, f"read {name}")
+        until(f"the text of {name}", lambda: is_read(one, name, text))
     slack.quiet()
     one.stop()
     slack.verdict()

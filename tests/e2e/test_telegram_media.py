@@ -6,6 +6,7 @@ import os
 import pytest
 
 from conftest import HEADER, telegram_section, until
+from files import FILES, is_read
 
 MB = 1 << 20
 WORDS = HEADER.replace("[agent]", "[agent]\ntest_words = true", 1)
@@ -52,6 +53,16 @@ def test_every_kind_of_file_reaches_the_agent_and_is_named(host, telegram, isola
     heard = said(one)
     for kind, words in zip(kinds, ("image", "video", "file", "voice", "audio", "video", "sticker", "video")):
         assert any(f"[attached {words}" in text and (kind in ("sticker", "video_note") or f"see {kind}" in text) for text in heard), (kind, heard)
+    one.stop()
+    telegram.verdict()
+
+
+def test_the_text_of_a_text_file_and_of_a_pdf_file_reaches_the_turn(host, telegram, isolation):
+    one = started(host, telegram, isolation)
+    for n, (name, content, text) in enumerate(FILES, 1):
+        telegram.sim("message", chat=7, document=content, file_name=name, caption="read it")
+        telegram.answers(7, n)
+        until(f"the text of {name}", lambda: is_read(one, name, text))
     one.stop()
     telegram.verdict()
 

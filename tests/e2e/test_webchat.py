@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from conftest import WAIT_S, free_port, until
+from files import FILES, is_read
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
@@ -256,6 +257,17 @@ def test_a_file_goes_up_and_a_picture_comes_down(served, tmp_path):
     assert picture.headers["content-disposition"].startswith("inline")
     notes = page.http.get(files["notes.txt"]["url"])
     assert notes.text == "some notes" and notes.headers["content-disposition"].startswith("attachment")
+    one.stop()
+
+
+def test_the_text_of_a_text_file_and_of_a_pdf_file_reaches_the_turn(served):
+    one, page = served()
+    chat = page.conversation()
+    for name, content, text in FILES:
+        up = page.http.post(f"/api/conversations/{chat}/files", params={"name": name}, content=content.encode())
+        page.says(chat, f"read {name}", [up.json()["id"]])
+        page.answers(chat, f"read {name}")
+        until(f"the text of {name}", lambda: is_read(one, name, text))
     one.stop()
 
 
