@@ -1,8 +1,10 @@
-//! Simulation: histories drawn from seeds. People write, the platform refuses, links break during a send,
-//! adapters panic, the host and the adapter die in the same send repeatedly, the platform is unreachable for
-//! long, the host dies at named and random points, and the clock is set before and during a run.
+//! Simulation: histories drawn from seeds.
 //!
-//! `story` draws the events, `play` executes them with the built host and a real library, and `model` checks
+//! People write, the platform refuses, and links break during a send. Adapters panic, and the host and the
+//! adapter die in the same send repeatedly. The platform is unreachable for long, the host dies at named and
+//! random points, and the clock is set before and during a run.
+//!
+//! `story` draws the events, and `play` executes them with the built host and a real library. `model` checks
 //! after every step what must never be visible, and at the end the fate of every message. The model knows no
 //! sessions, tasks or transactions; it knows the guarantees for users.
 //!

@@ -74,7 +74,7 @@ pub struct AgentConfig {
     pub pictures: bool,
     /// Enables the test words of the echo runtime.
     pub test_words: bool,
-    /// Lets the echo runtime name itself in the first answer of a conversation.
+    /// Adds an explanation by the echo runtime to the first answer of each conversation.
     pub introduces: bool,
     /// Enabled tools, by name; [`crate::tools::ALL`] enables every tool.
     pub tools: Vec<String>,

@@ -44,7 +44,7 @@ pub struct Echo {
     introduces: bool,
 }
 
-/// The last paragraph of the first answer where nobody chose the echo runtime.
+/// Last paragraph of the first answer of a conversation, if the echo runtime was not chosen explicitly.
 pub const INTRODUCTION: &str = "(This is the echo agent: it repeats what you write, because no model is configured. Set \
      OPENAI_API_KEY, or `base_url` and `model` below `[agent]` in plugins.toml, and start hermes-host again.)";
 
@@ -54,7 +54,7 @@ impl Echo {
         Self { test_words, introduces: false }
     }
 
-    /// Ends the first answer of each conversation with [`INTRODUCTION`], except with test words.
+    /// With `true`, the first answer of each conversation ends with [`INTRODUCTION`], unless test words are enabled.
     #[must_use]
     pub fn introducing(self, introduces: bool) -> Self {
         Self { introduces, ..self }

@@ -8,9 +8,13 @@
 //! * [`asks`] judges the answers to questions that a turn asks.
 //! * [`delivery`] decides the next step for each part of a reply.
 //!
-//! Further modules hold the state machines of an [`adapter`], a [`handoff`] and a [`task`], [`pairing`], the
-//! [`context`] of a turn, the [`settings`] of a conversation, the estimate of message [`lateness`],
-//! [`backoff`], all [`limits`], and the small types in [`ids`] and [`secret`].
+//! Further modules:
+//!
+//! * [`adapter`], [`handoff`] and [`task`] are state machines.
+//! * [`pairing`] grants access by codes.
+//! * [`context`] describes the origin of a turn, [`settings`] the choices of a conversation.
+//! * [`lateness`] estimates the age of messages, and [`backoff`] computes waits.
+//! * [`limits`] holds all limits; [`ids`] and [`secret`] hold small types.
 //!
 //! No code in this crate reads a clock, draws a random number, accesses a file or iterates over a hash map.
 //! `now_ms` and random bytes are arguments, so that every decision can be repeated in a test. The crate

@@ -1,8 +1,8 @@
 //! Messages of groups that were not addressed to the agent, kept as context for the next turn there.
 //!
-//! One row per chat holds the newest messages, bounded in number and bytes. A turn reads them when it starts, and its
-//! end removes them in the transaction that writes the transcript: a turn that a crash interrupts reads them again.
-//! `/new` removes them and refuses those that were said before it and are still on their way here.
+//! One row per chat holds the newest messages, bounded in number and bytes. A turn reads them when it starts,
+//! and its end removes them in the transaction that stores the transcript; an interrupted turn reads them
+//! again. `/new` removes them and refuses earlier messages that arrive later.
 
 use hermes_protocol::Chat;
 use rusqlite::{Connection, params};
@@ -12,36 +12,36 @@ use super::sql::{change, first, json, text};
 use super::writer::Outcome;
 use super::{Observed, ObservedUpTo, Result, Store, kv};
 
-/// Messages of one chat.
+/// Highest number of messages per chat.
 pub const LINES_MAX: usize = 50;
-/// Bytes of the messages of one chat, names included.
+/// Highest number of bytes of the messages per chat, including names.
 pub const BYTES_MAX: usize = 16 * 1024;
-/// Chats of one instance.
+/// Highest number of chats per instance.
 const CHATS_MAX: u32 = 1_000;
 
-/// The row of one chat.
+/// The stored value of one chat.
 #[derive(Default, Serialize, Deserialize)]
 struct Kept {
-    /// The newest event that a turn saw or `/new` forgot; older ones are not kept.
+    /// Id of the newest event that a turn has read or `/new` has removed; earlier events are refused.
     after: i64,
-    /// The time of the last change.
+    /// Time of the last change, in Unix milliseconds.
     at_ms: i64,
     lines: Vec<Observed>,
 }
 
 impl Store {
-    /// Returns the messages that the next turn of a chat sees, oldest first.
+    /// Returns the messages for the next turn of a chat, oldest first.
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// The error of the disk.
     pub async fn observed(&self, instance: &str, chat: &Chat) -> Result<Vec<Observed>> {
         let (scope, key) = (scope(instance), key(chat));
         self.read(move |db| Ok(read(db, &scope, &key)?.unwrap_or_default().lines)).await
     }
 }
 
-/// Keeps a message, once. Beyond the bounds the oldest ones of its chat give way.
+/// Stores a message once. Beyond the limits the oldest messages of the chat are removed.
 pub(super) fn keep(db: &Connection, instance: &str, chat: &Chat, line: &Observed) -> Outcome<()> {
     let (scope, key) = (scope(instance), key(chat));
     let found = read(db, &scope, &key)?;
@@ -61,7 +61,7 @@ pub(super) fn keep(db: &Connection, instance: &str, chat: &Chat, line: &Observed
     kv::set(db, &scope, &key, &json(&kept)?)
 }
 
-/// Removes the messages of a chat up to an event, and refuses those that come late.
+/// Removes the messages of a chat up to an event, and refuses earlier ones that arrive later.
 pub(super) fn forget(db: &Connection, upto: &ObservedUpTo) -> Outcome<()> {
     let (scope, key) = (scope(&upto.instance), key(&upto.chat));
     let found = read(db, &scope, &key)?;
@@ -76,14 +76,14 @@ pub(super) fn forget(db: &Connection, upto: &ObservedUpTo) -> Outcome<()> {
     kv::set(db, &scope, &key, &json(&kept)?)
 }
 
-/// Removes the rows of chats in which nothing happened since `before_ms`.
+/// Removes the rows of chats without a change since `before_ms`.
 pub(super) fn sweep(db: &Connection, before_ms: i64) -> Outcome<()> {
     let sql = "DELETE FROM kv WHERE scope >= 'observed:' AND scope < 'observed;'
                AND CASE WHEN json_valid(value) THEN coalesce(value ->> '$.at_ms', 0) ELSE 0 END < ?1";
     change(db, sql, [before_ms]).map(drop)
 }
 
-/// No instance has a name with a colon.
+/// Returns the scope of an instance's chats. No instance has a name with a colon.
 fn scope(instance: &str) -> String {
     format!("observed:{instance}")
 }
@@ -97,7 +97,7 @@ fn chats(db: &Connection, scope: &str) -> Outcome<u32> {
     Ok(first(count, [scope], |row| Ok(row.get(0)?))?.unwrap_or_default())
 }
 
-/// A row that cannot be read is an empty one: context is lost, and nothing else.
+/// Reads the row of a chat. An unreadable row counts as empty, because only context is lost.
 fn read(db: &Connection, scope: &str, key: &str) -> Outcome<Option<Kept>> {
     let sql = db.prepare_cached("SELECT value FROM kv WHERE scope = ?1 AND key = ?2")?;
     let value = first(sql, params![scope, key], |row| Ok(text(row, 0)?.to_owned()))?;

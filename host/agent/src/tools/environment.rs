@@ -1,5 +1,6 @@
-//! The environment of a command: a few harmless variables of the host, those that the operator names and those of its
-//! turn. No other variable of the host is passed on, so that no secret can be unless the operator names it.
+//! The environment of a command: a few harmless variables of the host, the variables that the operator names,
+//! and those of the turn. No other variables of the host are passed on, so that no secret can be unless the
+//! operator names it.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,8 @@ pub fn allowed<'e>(all: impl IntoIterator<Item = (&'e String, &'e String)>) -> B
     picked.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Whether the operator may pass a variable on to commands by its name. The host sets the variables of a turn itself.
+/// Returns true if the operator may pass a variable to commands by its name. The host itself sets the variables
+/// of a turn.
 pub fn may_pass(name: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_name = name.starts_with(|c: char| !c.is_ascii_digit()) && name.chars().all(is_word);

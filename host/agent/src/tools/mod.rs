@@ -1,8 +1,8 @@
 //! The tools of an agent.
 //!
 //! A [`Tool`] describes itself with a [`ToolSpec`] and executes calls. The loop of a runtime offers the tools
-//! to the model, checks arguments against the schema, writes each call to the [`Ledger`] before it starts and
-//! its result afterwards, and passes the context of the turn explicitly.
+//! to the model and checks arguments against the schema. It writes each call to the [`Ledger`] before it starts
+//! and its result afterwards, and passes the context of the turn explicitly.
 //!
 //! * [`Toolbox`]: the enabled tools, by name.
 //! * [`ports`]: the interfaces of the host: ledger, masking, search, messages, tasks, notifications.

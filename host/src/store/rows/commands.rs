@@ -194,7 +194,7 @@ pub enum Change {
         /// True to enable.
         on: bool,
     },
-    /// Keeps a message of a group as context for the next turn there.
+    /// Stores a message of a group as context for the next turn of that group.
     Observe {
         /// The instance.
         instance: String,
@@ -203,7 +203,7 @@ pub enum Change {
         /// The message.
         line: Observed,
     },
-    /// Forgets the messages that are kept of a group.
+    /// Removes the stored messages of a group up to an event.
     ForgetObserved(ObservedUpTo),
     /// Drops waiting events.
     DropInbox {

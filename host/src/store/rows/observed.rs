@@ -1,19 +1,19 @@
-//! Messages that were not addressed to the agent.
+//! Messages of groups that were not addressed to the agent.
 
 use hermes_core::ids::InboxId;
 use hermes_protocol::Chat;
 use serde::{Deserialize, Serialize};
 
-/// One message of a group, as the next turn there sees it.
+/// One message of a group, as shown to the next turn of that group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
-    /// The row of its event.
+    /// Id of the event in the inbox.
     pub inbox: i64,
-    /// The time it was said.
+    /// Time of the message, in Unix milliseconds.
     pub at_ms: i64,
-    /// The name of its sender.
+    /// Name of the sender.
     pub name: String,
-    /// Its text, with the names of its files.
+    /// Text, including the names of attached files.
     pub text: String,
 }
 
@@ -24,8 +24,8 @@ pub struct ObservedUpTo {
     pub instance: String,
     /// The chat.
     pub chat: Chat,
-    /// The last of them.
+    /// Event of the last message.
     pub inbox: InboxId,
-    /// The current time.
+    /// Current time, in Unix milliseconds.
     pub now_ms: i64,
 }

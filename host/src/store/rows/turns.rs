@@ -79,7 +79,7 @@ pub struct EndTurn {
     pub usage: Usage,
     /// Opaque state of the runtime: name of the runtime and value.
     pub agent_state: Option<(String, Value)>,
-    /// Messages of its group that it saw as context and that no later turn sees.
+    /// Messages of the group that the turn had as context. They are removed with the end of the turn.
     pub observed: Option<ObservedUpTo>,
     /// Current time, in Unix milliseconds.
     pub now_ms: i64,
