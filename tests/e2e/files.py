@@ -8,7 +8,7 @@ REPORT = "Quarterly report, page one"
 
 
 def pdf(line):
-    """A PDF file of one page, in ASCII."""
+    """Returns the text of a PDF file with one page and one line of ASCII."""
     content = f"BT /F1 12 Tf 72 720 Td ({line}) Tj ET"
     objects = (
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -26,12 +26,12 @@ def pdf(line):
     return f"{text}xref\n0 {size}\n0000000000 65535 f \n{table}trailer\n<< /Size {size} /Root 1 0 R >>\nstartxref\n{len(text)}\n%%EOF\n"
 
 
-# The name, the content and the text of each file.
+# Name, content and text of each file.
 FILES = (("table.csv", CSV, CSV), ("report.pdf", pdf(REPORT), REPORT))
 
 
 def heard(one):
-    """The messages of users in every transcript."""
+    """Returns the user messages of all sessions."""
     messages = []
     for session in json.loads(one.cli("session", "list", "--all", "--json").stdout):
         shown = json.loads(one.cli("session", "show", session["id"], "--json").stdout)["messages"]
@@ -40,6 +40,6 @@ def heard(one):
 
 
 def is_read(one, name, text):
-    """Whether a turn read the whole text of the file, enclosed in the lines that its message names."""
+    """Returns true if a transcript holds the whole text of the file between the two lines named in its message."""
     said = rf'\[attached file "{re.escape(name)}"[^\]]*The two lines "(\w+)" enclose [^\]]*\]\n\1\n{re.escape(text)}\n\1'
     return any(re.search(said, message) for message in heard(one))
