@@ -5,8 +5,8 @@
 //! random points, and the clock is set before and during a run.
 //!
 //! `story` draws the events, and `play` executes them with the built host and a real library. `model` checks
-//! after every step what must never be visible, and at the end the fate of every message. The model knows no
-//! sessions, tasks or transactions; it knows the guarantees for users.
+//! after every step what must never be visible, and at the end the fate of every message. The model describes the
+//! guarantees for users, without sessions, tasks or transactions.
 //!
 //! A failing seed is printed with its story. Add it to `seeds.txt`, which is played first.
 //!

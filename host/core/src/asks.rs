@@ -283,7 +283,8 @@ impl Book {
         Judged::Taken(Box::new(open.question), answer)
     }
 
-    /// Returns true if a person has not yet been notified that a question is not theirs or not open.
+    /// Records that a person is notified that a question is closed or belongs to someone else. Returns false if
+    /// the person was notified before or the limit of the question is reached.
     pub fn tells(&mut self, id: &str, who: &str) -> bool {
         if let Some(open) = self.number(id).and_then(|number| self.open.get_mut(&number)) {
             return open.told.len() < ASK_TOLD_MAX && open.told.insert(who.to_owned());

@@ -3,10 +3,10 @@
 //! The host answers a direct message of an unknown sender with a code ([`PairingBook::offer`]), and the
 //! operator approves it ([`PairingBook::approve`]). In the other direction, an admin creates an invitation code
 //! ([`PairingBook::invite`]) and the new user sends it ([`PairingBook::redeem`]). Codes are stored only as
-//! salted hashes, compared in constant time, valid for one hour and for one use. Five wrong codes lock out their
-//! sender, who can then use no code at all, and nobody else ([`Guess`]). Requests and invitations have separate
-//! capacities. Conversations that the terminal offers are claimed with codes of the same kind
-//! ([`PairingBook::claim`]).
+//! salted hashes, compared in constant time, valid for one hour and for one use. After five
+//! wrong codes of one purpose ([`Guess`]), their sender, and only this sender, is locked out: even a correct code
+//! of that purpose is refused. Requests and invitations have separate capacities. Conversations that the terminal
+//! offers are claimed with codes of the same form ([`PairingBook::claim`]).
 //!
 //! The dispatcher owns the book and the store owns its rows. Randomness and time are arguments.
 
@@ -134,7 +134,7 @@ pub enum Approval {
         /// Wrong codes left before the sender is locked out.
         left: u32,
     },
-    /// The sender is locked out and can use no code.
+    /// The sender is locked out; even a correct code is refused.
     Locked {
         /// End of the lock, in Unix milliseconds.
         until_ms: i64,

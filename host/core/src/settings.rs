@@ -55,7 +55,7 @@ pub enum ProgressMode {
     Log,
 }
 
-/// The settings chosen for one conversation. The default chooses nothing.
+/// The settings chosen for one conversation. The default is no choice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionSettings {

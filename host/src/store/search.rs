@@ -119,7 +119,7 @@ pub(super) fn escape_like(text: &str) -> String {
     escaped
 }
 
-/// Returns the words of a query: bounded, without characters that no index contains.
+/// Returns the words of a query that contain a letter or digit. Their number and the length of the query are bounded.
 fn words_of(query: &str) -> Vec<String> {
     let bounded: String = query.chars().take(QUERY_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
     let words = bounded.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric));

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{Command, REGISTRY};
 
-/// The disabled config keys. A command behind one does not exist: it cannot be run, is not listed or offered,
-/// and does not compete with the short form of another command.
+/// The disabled config keys. Their commands cannot be run, are not listed or offered, and do not compete with the
+/// short form of another command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gates {
     closed: BTreeSet<&'static str>,

@@ -136,8 +136,8 @@ impl PartState {
     }
 }
 
-/// History of the attempts of a part. Stored with its row, so that a restart neither repeats an uncertain part
-/// twice nor forgets that its text was sent as plain text. `outbox retry` resets it.
+/// History of the attempts of a part. It is stored with the part, so that the limit of repeats and the fallback to
+/// plain text survive a restart. `outbox retry` resets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PartFacts {

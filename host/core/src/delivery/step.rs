@@ -14,8 +14,8 @@ pub const LAST_TRY_MS: i64 = 30_000;
 /// milliseconds.
 pub const AWAKE_TRY_MS: i64 = 600_000;
 
-/// Lowest number of consecutive failures from which the wait before a repeat is computed. A connection that
-/// answers nothing, or an error without a message of the platform, mostly lasts longer than the first waits.
+/// Lowest number of consecutive failures from which the wait before a repeat is computed. An unresponsive
+/// connection, or an error without a message of the platform, usually lasts longer than the first waits.
 const DOUBT_FAILURES: u32 = 4;
 
 #[cfg(test)]
@@ -313,8 +313,8 @@ impl Judge<'_> {
     }
 
     /// Keeps a wait that the platform demands, up to [`limits::WAIT_TOLD_MS_MAX`]; then the platform is asked
-    /// again. A wait beyond the deadline leaves one more attempt shortly before it. A part that is told to wait
-    /// repeatedly waits alone, because it is itself the cause.
+    /// again. A wait beyond the deadline leaves one more attempt shortly before it. A part that the platform
+    /// repeatedly delays waits alone, because it is itself the cause.
     fn wait_as_told(&self, wait_ms: u64, scope: RetryScope) -> Step {
         let wait = i64::try_from(wait_ms).unwrap_or(i64::MAX).min(limits::WAIT_TOLD_MS_MAX);
         let scope = if self.facts.told > limits::TOLD_WAITS_MAX { RetryScope::Part } else { scope };

@@ -1,7 +1,7 @@
 //! The counts of wrong codes, one per kind of code and sender.
 //!
-//! A count locks out its sender and nobody else. The number of counts of one kind is bounded; the one whose lock ends
-//! first makes room, so senders of one kind never push out the counts of another.
+//! A count locks out only its sender. The number of counts per kind is bounded. A new count replaces the one of
+//! the same kind whose lock ends first, so counts of different kinds never displace each other.
 
 use super::{Approval, Lockout, PairingBook};
 use crate::limits;
@@ -20,7 +20,7 @@ pub enum Guess {
 impl Guess {
     const ALL: [Self; 3] = [Self::Approve, Self::Redeem, Self::Claim];
 
-    /// Returns the part of the name of a count that tells its kind, with a slash before and behind it.
+    /// Returns the part of the name of a count that states its kind, with a slash before and after it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Approve => "/approve/",

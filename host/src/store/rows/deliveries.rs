@@ -182,7 +182,7 @@ pub struct Settle {
     pub facts: PartFacts,
     /// Earliest time of the next attempt, in Unix milliseconds; ignored for a final state.
     pub not_before_ms: i64,
-    /// Last reason for which the part did not arrive, if the state itself does not contain it.
+    /// Last reason for which the part did not arrive, unless the state contains it.
     pub detail: Option<String>,
     /// Side effects.
     pub effects: Vec<Effect>,
