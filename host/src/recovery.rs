@@ -43,20 +43,22 @@ pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
     handoff::take_up(host, left.failed_handoffs.clone()).await?;
     let mut found = Found::default();
     let mut after = DeliveryId(0);
+    // A first piece that was on its way is resolved at its place in line; the resumed turn continues from there.
+    let mut drafts = left.drafts.iter().copied().peekable();
     loop {
         let batch = host.store.left_deliveries(&left, after).await?;
         let Some(last) = batch.last() else { break };
         after = last.id;
         found.owed += batch.len();
         for delivery in batch {
+            while let Some(draft) = drafts.next_if(|draft| *draft < delivery.id) {
+                line_up_draft(host, draft).await?;
+            }
             host.tell(HostEvent::Delivery(DeliveryNews::Owed(Box::new(delivery)))).await;
         }
     }
-    // A first piece that was on its way is resolved now; the resumed turn goes on from there.
-    for id in &left.drafts {
-        if let Some(draft) = host.store.delivery(*id).await? {
-            host.tell(HostEvent::Delivery(DeliveryNews::Owed(Box::new(draft)))).await;
-        }
+    for draft in drafts {
+        line_up_draft(host, draft).await?;
     }
     let mut after = TurnId(0);
     loop {
@@ -71,6 +73,14 @@ pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
     found.pending = hear_again(host, &left).await?;
     host.recovered.cancel();
     Ok(found)
+}
+
+/// Hands the first piece of a growing message to its lane.
+async fn line_up_draft(host: &Arc<Host>, id: DeliveryId) -> Result<(), StoreError> {
+    if let Some(draft) = host.store.delivery(id).await? {
+        host.tell(HostEvent::Delivery(DeliveryNews::Owed(Box::new(draft)))).await;
+    }
+    Ok(())
 }
 
 /// Goes on after a rest; returns how many events waited since it began.

@@ -168,7 +168,8 @@ impl OutboxLane {
                 self.stop_growing(id);
                 self.forget(id);
                 // The store knows whether the first piece arrived, which may have been settled since.
-                self.queue.push_back(Item::Stored(id));
+                let at = self.place_of(id);
+                self.queue.insert(at, Item::Stored(id));
             }
             OutboxMessage::Refresh(id, delivery) => {
                 self.forget(id);
@@ -204,6 +205,16 @@ impl OutboxLane {
 
     fn place(&mut self, job: Job) {
         if job.is_aside() { self.aside.push(job) } else { self.queue.push_back(Item::Here(Box::new(job))) }
+    }
+
+    /// Returns the index in line of a message whose first piece stood before everything that was owed later. A
+    /// delivery of which something was tried keeps its place.
+    fn place_of(&self, id: DeliveryId) -> usize {
+        let is_later = |item: &Item| match item {
+            Item::Here(job) => job.id() > id && job.delivery.parts.iter().all(|part| part.facts.attempts == 0),
+            Item::Stored(stored) => *stored > id,
+        };
+        self.queue.iter().position(is_later).unwrap_or(self.queue.len())
     }
 
     fn forget(&mut self, id: DeliveryId) {

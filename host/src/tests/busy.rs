@@ -7,7 +7,9 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use hermes_agent::ask::{Approval, Ask};
 use hermes_agent::{AgentRuntime, EventSink, Hold, Message, TurnOutcome, TurnRequest};
-use hermes_protocol::{Addressed, Attachment, AttachmentKind, Chat, ChatType, Emitted, Event, Sender, TurnEvent};
+use hermes_protocol::{
+    Addressed, Attachment, AttachmentKind, Chat, ChatType, Emitted, Event, SendOutcome, Sender, TurnEvent, WaitScope,
+};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -157,6 +159,39 @@ fn what_an_interrupted_turn_had_said_stays_in_the_transcript_and_is_marked() {
     assert_eq!(chat.hears(2), ["half of it\n\n(interrupted)", "rather this"], "a stream alone is kept nowhere");
     world.settled();
     assert_eq!(transcript(&world)[1], "assistant: half of it\n\n(interrupted)");
+}
+
+#[test]
+fn a_cut_answer_that_no_message_showed_replies_to_its_question_before_the_next_answer_also_after_a_crash() {
+    for crashes in [false, true] {
+        let half = Arc::new(HalfWay(AtomicBool::new(false)));
+        let runtime: Arc<dyn AgentRuntime> = half.clone();
+        let capabilities = json!({ "edit": false, "stream": "none" });
+        let mut world = with("", Setting { capabilities, runtime: Some(runtime), ..Setting::default() });
+        let chat = world.chat("7");
+        chat.says("hello");
+        world.until("half of it is said", || half.0.swap(false, Ordering::SeqCst).then_some(()));
+        world.platform.answers(SendOutcome::not_sent(Some(60_000), WaitScope::Chat, "slow down"));
+        world.passes(ms(2_000));
+        waits(&world, chat.says("rather this"));
+        world.passes(ms(350));
+        world.until("the second turn runs", || half.0.swap(false, Ordering::SeqCst).then_some(()));
+        chat.says("/stop");
+        world.until("both are owed", || {
+            (world.block_on(world.host().store.counts()).unwrap().outbox >= 2).then_some(())
+        });
+        if crashes {
+            world.crash();
+            world.start();
+        }
+        world.passes(ms(61_000));
+        world.is_ready();
+        world.settled();
+        let sent = world.platform.sent();
+        let halves: Vec<_> = sent.iter().filter(|sent| sent.text.starts_with("half")).collect();
+        let questions: Vec<_> = halves.iter().map(|sent| sent.reply_to.as_deref().unwrap_or_default()).collect();
+        assert_eq!(questions[questions.len() - 2..], ["1", "2"], "crashes {crashes}: {sent:?}");
+    }
 }
 
 #[test]

@@ -346,6 +346,61 @@ fn a_turn_that_is_resumed_goes_on_in_the_message_that_it_began() {
     world.settled();
 }
 
+/// Returns the texts that the platform got, once nothing is owed.
+fn arrived(world: &World) -> Vec<String> {
+    world.settled();
+    world.platform.sent().into_iter().map(|sent| sent.text).collect()
+}
+
+#[test]
+fn an_answer_that_grew_goes_before_what_was_owed_after_its_first_piece_with_and_without_a_restart() {
+    for restarts in [false, true] {
+        let (mut world, agent) = world();
+        world.platform.answers(SendOutcome::not_sent(Some(3_000_000), WaitScope::Chat, "slow down"));
+        world.chat("7").says("question");
+        agent.says("one");
+        world.chat("7").hears(1);
+        world.chat("7").says("/status");
+        world.until("the order is answered", || {
+            (world.block_on(world.host().store.counts()).unwrap().outbox >= 1).then_some(())
+        });
+        agent.ends();
+        world.until("the answer is owed behind its first piece", || {
+            let owed = world.block_on(world.host().store.owed(9)).unwrap();
+            (owed.len() == 2).then_some(())
+        });
+        if restarts {
+            world.crash();
+            world.start();
+        }
+        world.passes(std::time::Duration::from_secs(3_600));
+        world.is_ready();
+        let arrived = arrived(&world);
+        assert_eq!((arrived.len(), arrived[1].as_str()), (3, "one"), "restarts {restarts}: {arrived:?}");
+    }
+}
+
+#[test]
+fn the_parts_of_an_answer_keep_their_order_over_a_crash_during_the_first() {
+    let (mut world, agent) = limited(60);
+    world.platform.hangs();
+    world.chat("7").says("question");
+    agent.says(&(1..=9).map(|n| format!("paragraph number {n} of the answer\n\n")).collect::<String>());
+    agent.ends();
+    // The first is in flight.
+    world.chat("7").hears(1);
+    world.until("its parts are owed", || {
+        let owed = world.block_on(world.host().store.owed(9)).unwrap();
+        owed.first().filter(|owed| owed.parts.len() > 3).map(|_| ())
+    });
+    world.crash();
+    world.start();
+    let arrived = arrived(&world);
+    let numbers: Vec<usize> =
+        (1..=9).map(|n| arrived.iter().rposition(|text| text.contains(&format!("number {n} "))).unwrap()).collect();
+    assert!(numbers.is_sorted(), "{arrived:?}");
+}
+
 #[test]
 fn a_turn_that_is_not_resumed_leaves_its_message_marked_as_interrupted() {
     let (mut world, agent) = with(json!({}), "preview_interval_ms = 10\npreview_chars = 1");
