@@ -143,6 +143,8 @@ class GrowingModel(ChatServer):
 
 
 def section(slack, isolation, more="", transport='app_token  = "xapp-1-A-1"', tokens="xoxb-hermes"):
+    # Most tests look for the answer to a direct message in its thread.
+    more = more if "dm_threads" in more else f"dm_threads = true\n{more}"
     return f"""
 [adapter.slack]
 bot_token  = "{tokens}"
@@ -185,13 +187,14 @@ def test_a_mention_is_answered_once_in_a_thread_that_goes_on_without_one(host, s
     slack.verdict()
 
 
-def test_direct_messages_are_threads_or_one_conversation(host, slack, isolation):
-    one = started(host, slack, isolation)
+def test_direct_messages_are_one_conversation_or_threads(host, slack, isolation):
+    one = started(host, slack, isolation, "dm_threads = true")
     dm = slack.dm()
     first = slack.says(dm, "hello")
     assert slack.answer_with(dm, "hello")["thread_ts"] == first
     one.stop()
-    one = host(HEADER + section(slack, isolation, "dm_threads = false"), name="flat").start(online=["slack"])
+    flat = section(slack, isolation).replace("dm_threads = true\n", "")
+    one = host(HEADER + flat, name="flat").start(online=["slack"])
     slack.says(dm, "flat")
     assert not slack.answer_with(dm, "flat").get("thread_ts")
     one.stop()

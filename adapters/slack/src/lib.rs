@@ -102,8 +102,9 @@ pub struct Config {
     /// True to answer a message in a channel in a thread, which is a conversation of its own.
     #[serde(default = "default_true")]
     reply_in_thread: bool,
-    /// True to answer a direct message in a thread, which is a conversation of its own.
-    #[serde(default = "default_true")]
+    /// True to begin a thread, which is a conversation of its own, with each direct message. A thread that the person
+    /// opens is one in any case.
+    #[serde(default)]
     dm_threads: bool,
     /// The ids of the channels to listen to; empty: all to which the app was invited.
     /// Direct messages are always included.
