@@ -90,7 +90,7 @@ pub fn credentials(text: &str) -> Vec<String> {
 }
 
 /// Decodes percent encoding.
-fn decoded(text: &str) -> String {
+pub(crate) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -117,7 +117,7 @@ pub fn shown(text: &str) -> String {
     }
 }
 
-fn authority(url: &Url) -> String {
+pub(crate) fn authority(url: &Url) -> String {
     let port = url.port_or_known_default().unwrap_or(SOCKS_PORT);
     format!("{}:{port}", url.host_str().unwrap_or_default())
 }

@@ -5,19 +5,26 @@
 //! limit. All waits have a limit except the wait for the next message, which the caller
 //! supervises by its protocol's own heartbeat.
 
+mod tunnel;
+
+use std::fmt;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use reqwest::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
-use reqwest::{Client, StatusCode, Upgraded, Url};
-use tokio_tungstenite::WebSocketStream;
+use reqwest::{Client, StatusCode, Url};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::http::{HeaderValue, header};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, error::CapacityError};
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use crate::client::{ClientError, ClientOptions, http_client_with};
-use crate::{NetError, client::base_url, error::sentence};
+use crate::client::{ClientError, ClientOptions, base_url, http_client_with};
+use crate::error::sentence;
+use crate::{NetError, proxy::Rules};
 
 /// The time limit of the handshake, including the connection.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -97,11 +104,75 @@ pub fn ws_client(options: &ClientOptions) -> Result<Client, ClientError> {
     http_client_with(&options, reqwest::ClientBuilder::http1_only)
 }
 
+/// A client for websockets that also tunnels `ws://` addresses through HTTP proxies.
+///
+/// A proxy that is reached over TLS (`https://`) forwards a `ws://` handshake as a plain request.
+#[derive(Clone, Debug)]
+pub struct WsClient {
+    http: Client,
+    rules: Rules,
+    user_agent: String,
+}
+
+impl WsClient {
+    /// Builds the client, as [`ws_client`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`http_client`](crate::http_client).
+    pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
+        let (rules, user_agent) = (Rules::new(&options.proxy)?, options.user_agent.clone());
+        Ok(Self { http: ws_client(options)?, rules, user_agent })
+    }
+
+    /// Opens a websocket, as [`Socket::connect`] does.
+    ///
+    /// # Errors
+    ///
+    /// Says what the network, the proxy or the server did instead.
+    pub async fn connect(&self, url: Url, bytes_max: usize) -> Result<Socket, WsError> {
+        let proxy = self.rules.proxy_for(&url).filter(|proxy| url.scheme() == "http" && proxy.scheme() == "http");
+        let Some(proxy) = proxy else { return Socket::connect(&self.http, url, bytes_max).await };
+        tokio::time::timeout(HANDSHAKE_TIMEOUT, self.tunnel(proxy, &url, bytes_max))
+            .await
+            .unwrap_or(Err(WsError::Deadline(HANDSHAKE_TIMEOUT)))
+    }
+
+    async fn tunnel(&self, proxy: &Url, url: &Url, bytes_max: usize) -> Result<Socket, WsError> {
+        let wrong = |_| WsError::Handshake("its address cannot be asked for");
+        let mut request = url.as_str().replacen("http", "ws", 1).into_client_request().map_err(wrong)?;
+        let agent = HeaderValue::from_str(&self.user_agent);
+        let agent = agent.map_err(|_| WsError::Handshake("the user agent is not a header"))?;
+        request.headers_mut().insert(header::USER_AGENT, agent);
+        let connection: Box<dyn Connection> = Box::new(tunnel::open(proxy, url).await?);
+        match client_async_with_config(request, connection, Some(bounded(bytes_max))).await {
+            Ok((stream, _)) => Ok(Socket { stream, bytes_max }),
+            Err(Error::Http(response)) => Err(WsError::Status(response.status().as_u16())),
+            Err(Error::Protocol(_)) => Err(WsError::Handshake("it is no handshake of a websocket")),
+            Err(error) => Err(WsError::Broken(sentence(&error))),
+        }
+    }
+}
+
+/// What a websocket runs over.
+trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+
+fn bounded(bytes_max: usize) -> WebSocketConfig {
+    WebSocketConfig::default().max_message_size(Some(bytes_max)).max_frame_size(Some(bytes_max))
+}
+
 /// One open websocket.
-#[derive(Debug)]
 pub struct Socket {
-    stream: WebSocketStream<Upgraded>,
+    stream: WebSocketStream<Box<dyn Connection>>,
     bytes_max: usize,
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket").field("bytes_max", &self.bytes_max).finish_non_exhaustive()
+    }
 }
 
 impl Socket {
@@ -135,9 +206,8 @@ impl Socket {
         if accepted != Some(derive_accept_key(key.as_bytes()).as_bytes()) {
             return Err(WsError::Handshake("its key answers another request"));
         }
-        let connection = response.upgrade().await.map_err(NetError::from)?;
-        let config = WebSocketConfig::default().max_message_size(Some(bytes_max)).max_frame_size(Some(bytes_max));
-        let stream = WebSocketStream::from_raw_socket(connection, Role::Client, Some(config)).await;
+        let connection: Box<dyn Connection> = Box::new(response.upgrade().await.map_err(NetError::from)?);
+        let stream = WebSocketStream::from_raw_socket(connection, Role::Client, Some(bounded(bytes_max))).await;
         Ok(Self { stream, bytes_max })
     }
 

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use futures_util::{SinkExt, StreamExt};
-use hermes_adapter_net::ws::{Closed, Received, Socket, WsError, ws_client, ws_url};
+use hermes_adapter_net::ws::{Closed, Received, Socket, WsClient, WsError, ws_client, ws_url};
 use hermes_adapter_net::{ClientOptions, NetError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -72,6 +72,76 @@ async fn a_websocket_goes_through_a_proxy() {
     let url = ws_url("ws://gateway.invalid/").unwrap();
     let mut socket = Socket::connect(&ws_client(&options).unwrap(), url, 1024).await.unwrap();
     assert_eq!(socket.next().await, Ok(Received::Text("hello".into())));
+}
+
+/// An HTTP proxy for one connection: returns the head of its request, and answers with `status`. After a 200 it is the
+/// server that was asked for.
+async fn http_proxy(status: &'static str) -> (std::net::SocketAddr, tokio::sync::oneshot::Receiver<String>) {
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = proxy.local_addr().unwrap();
+    let (seen, head) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let (mut stream, _) = proxy.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        let _ = seen.send(String::from_utf8(head).unwrap());
+        stream.write_all(format!("HTTP/1.1 {status}\r\nvia: test\r\n\r\n").as_bytes()).await.unwrap();
+        if status.starts_with("200") {
+            let mut peer = tokio_tungstenite::accept_async(stream).await.unwrap();
+            peer.send(Message::text("hello")).await.unwrap();
+            peer.close(None).await.unwrap();
+        }
+    });
+    (address, head)
+}
+
+fn through(proxy: String) -> WsClient {
+    let mut options = ClientOptions::default();
+    options.plain_http = true;
+    options.proxy.http = Some(proxy);
+    WsClient::new(&options).unwrap()
+}
+
+#[tokio::test]
+async fn a_websocket_without_tls_asks_an_http_proxy_for_a_tunnel() {
+    for (url, target) in [("ws://gateway.invalid/?v=10", "gateway.invalid:80"), ("ws://192.0.2.7:81", "192.0.2.7:81")] {
+        let (address, head) = http_proxy("200 Connection established").await;
+        let mut socket =
+            through(format!("http://ada:s%3Acret@{address}")).connect(ws_url_with(url), 1024).await.unwrap();
+        assert_eq!(socket.next().await, Ok(Received::Text("hello".into())));
+        let head = head.await.unwrap();
+        assert!(head.starts_with(&format!("CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n")), "{head}");
+        // ada:s:cret
+        assert!(head.contains("proxy-authorization: Basic YWRhOnM6Y3JldA==\r\n"), "{head}");
+    }
+}
+
+/// Reads an address and its query.
+fn ws_url_with(text: &str) -> hermes_adapter_net::reqwest::Url {
+    let (address, query) = text.split_once("/?").unwrap_or((text, ""));
+    let mut url = ws_url(address).unwrap();
+    url.set_query(Some(query).filter(|query| !query.is_empty()));
+    url
+}
+
+#[tokio::test]
+async fn a_proxy_that_opens_no_tunnel_is_named_without_its_credentials() {
+    for (status, sentence) in [
+        ("403 Forbidden", "refused to connect to the server"),
+        ("407 Proxy Authentication Required", "requires other credentials"),
+    ] {
+        let (address, _head) = http_proxy(status).await;
+        let error =
+            through(format!("http://ada:hunter2@{address}")).connect(ws_url("ws://a.invalid").unwrap(), 9).await;
+        let Err(WsError::Net(NetError::NotSent { detail, .. })) = error else { panic!("{error:?}") };
+        assert!(detail.starts_with(&format!("proxy {address} {sentence}")) && !detail.contains("hunter2"), "{detail}");
+    }
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let error = through(format!("http://ada:hunter2@{closed}")).connect(ws_url("ws://a.invalid").unwrap(), 9).await;
+    let Err(WsError::Net(NetError::NotSent { detail, .. })) = error else { panic!("{error:?}") };
+    assert_eq!(detail, format!("proxy {closed} refused the connection"));
 }
 
 #[tokio::test]

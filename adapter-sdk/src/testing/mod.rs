@@ -38,7 +38,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hermes_protocol::{CallError, ConnectError, Envelope, Event, HostInfo, Outgoing, SDK_VERSION, SendOutcome, method};
+use hermes_protocol::{
+    CallError, ConnectError, Envelope, Event, HostInfo, Outgoing, ProxySettings, SDK_VERSION, SendOutcome, method,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -59,6 +61,7 @@ pub struct Setup {
     instance: String,
     features: Vec<String>,
     data_dir: Option<PathBuf>,
+    proxy: ProxySettings,
     board: Board,
 }
 
@@ -117,13 +120,22 @@ impl Setup {
         self
     }
 
+    /// Names the proxies of [`HostInfo::proxy`] for the instance. Since 1.1.
+    #[must_use]
+    pub fn proxy(mut self, proxy: ProxySettings) -> Self {
+        self.proxy = proxy;
+        self
+    }
+
     /// Creates the instance.
     ///
     /// # Errors
     ///
     /// The adapter's error.
     pub fn start<A: Exported>(self, config: Value) -> Result<MockHost, String> {
-        let mut envelope = Envelope::new(HostInfo::new(SDK_VERSION, self.features), self.instance, config);
+        let mut info = HostInfo::new(SDK_VERSION, self.features);
+        info.proxy = self.proxy;
+        let mut envelope = Envelope::new(info, self.instance, config);
         envelope.data_dir = self.data_dir.map(|dir| dir.display().to_string());
         let envelope = serde_json::to_vec(&envelope).expect("an envelope is JSON");
         let board = Arc::new(self.board);
@@ -152,7 +164,8 @@ impl MockHost {
 
     /// Returns the settings of an instance with this name.
     pub fn setup(instance: &str) -> Setup {
-        Setup { instance: instance.to_owned(), features: Vec::new(), data_dir: None, board: Board::default() }
+        let (features, proxy) = (Vec::new(), ProxySettings::default());
+        Setup { instance: instance.to_owned(), features, data_dir: None, proxy, board: Board::default() }
     }
 
     /// Returns the JSON Schema of the configuration of `A`.

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use hermes_adapter_net::fetch::Fetcher;
-use hermes_adapter_net::reqwest::{Client, Method, Url};
-use hermes_adapter_net::ws::ws_url;
+use hermes_adapter_net::reqwest::{Method, Url};
+use hermes_adapter_net::ws::{WsClient, ws_url};
 use hermes_adapter_sdk::prelude::*;
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify};
@@ -73,7 +73,7 @@ pub struct Connection {
     pub choice: Choice,
     pub token: String,
     /// The client for websockets.
-    pub sockets: Client,
+    pub sockets: WsClient,
     /// The gateway that the operator configured.
     pub gateway_url: Option<Url>,
     pub version: u32,

@@ -9,8 +9,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use hermes_adapter_net::lenient;
-use hermes_adapter_net::reqwest::{Client, Url};
-use hermes_adapter_net::ws::{Closed, Received, Socket, WsError, ws_url};
+use hermes_adapter_net::reqwest::Url;
+use hermes_adapter_net::ws::{Closed, Received, Socket, WsClient, WsError, ws_url};
 use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::tokio::time::{Instant, timeout};
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ pub struct Session {
 /// The parameters for opening a shard.
 pub struct Entry<'e> {
     /// The client for websockets.
-    pub client: &'e Client,
+    pub client: &'e WsClient,
     /// The address for a new session, and for resuming if the operator configured it.
     pub url: &'e Url,
     /// True to resume at that address, too.
@@ -153,8 +153,7 @@ impl Shard {
     pub async fn open(entry: &Entry<'_>, session: Option<Session>) -> Result<Self, Lost> {
         let session = session.filter(|session| session.bot == entry.bot && session.of == entry.shard.1);
         let url = address(entry, session.as_ref());
-        let mut socket =
-            Socket::connect(entry.client, url, MESSAGE_BYTES_MAX).await.map_err(|error| unreachable(&error))?;
+        let mut socket = entry.client.connect(url, MESSAGE_BYTES_MAX).await.map_err(|error| unreachable(&error))?;
         let hello = within(read(&mut socket)).await?;
         let beat = beat_of(&hello)?;
         let first = match &session {
@@ -449,7 +448,7 @@ mod tests {
 
     #[test]
     fn a_session_goes_to_its_own_address_unless_one_is_named_or_it_would_be_less_safe() {
-        let client = hermes_adapter_net::ws::ws_client(&Default::default()).unwrap();
+        let client = WsClient::new(&Default::default()).unwrap();
         let resumed = |first: &str, own: &str, only_there: bool| {
             let url = hermes_adapter_net::ws::ws_url(first).unwrap();
             let entry = Entry {

@@ -41,7 +41,7 @@ use std::time::Duration;
 use hermes_adapter_net::client::base_url;
 use hermes_adapter_net::fetch::{FetchOptions, Fetcher};
 use hermes_adapter_net::reqwest::{Method, Url};
-use hermes_adapter_net::ws::{ws_client, ws_url};
+use hermes_adapter_net::ws::{WsClient, ws_url};
 use hermes_adapter_net::{ClientError, ClientOptions};
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
@@ -400,7 +400,7 @@ fn linked(config: Config, host: Host) -> Result<Connection, ClientError> {
             media_bytes_max: config.media_bytes_max,
         },
         token: config.token,
-        sockets: ws_client(&sockets)?,
+        sockets: WsClient::new(&sockets)?,
         gateway_url,
         version: version(&base),
         fetcher: Fetcher::new(files)?,

@@ -15,8 +15,8 @@ use hermes_adapter_net::ClientOptions;
 use hermes_adapter_net::backoff::Backoff;
 use hermes_adapter_net::client::ClientError;
 use hermes_adapter_net::lenient;
-use hermes_adapter_net::reqwest::{Client, Url};
-use hermes_adapter_net::ws::{Received, Socket, ws_client, ws_url};
+use hermes_adapter_net::reqwest::Url;
+use hermes_adapter_net::ws::{Received, Socket, WsClient, ws_url};
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -45,7 +45,7 @@ const SILENT_PINGS: u32 = 3;
 pub struct SocketMode {
     account: Arc<Account>,
     host: Host,
-    client: Client,
+    client: WsClient,
     token: String,
     /// The server for sockets instead of the one that Slack names.
     gateway: Option<Url>,
@@ -112,7 +112,7 @@ impl SocketMode {
         Ok(Self {
             account,
             host,
-            client: ws_client(options)?,
+            client: WsClient::new(options)?,
             token,
             gateway: gateway.map(ws_url).transpose()?,
             connections,
@@ -314,7 +314,9 @@ impl SocketMode {
             .map_err(|error| lost(&error, "app_token"))?;
         let url = address(&opened.url, self.gateway.as_ref())
             .map_err(|why| ConnectError::retry(format!("the socket's address cannot be used: {why}")))?;
-        let mut socket = Socket::connect(&self.client, url, MESSAGE_BYTES_MAX)
+        let mut socket = self
+            .client
+            .connect(url, MESSAGE_BYTES_MAX)
             .await
             .map_err(|error| ConnectError::retry(format!("the socket: {error}")))?;
         match timeout(HELLO_TIMEOUT, socket.next()).await {

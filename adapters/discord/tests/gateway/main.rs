@@ -6,6 +6,7 @@ mod commands;
 mod handoffs;
 mod hostile;
 mod patience;
+mod proxy;
 mod sending;
 mod sessions;
 mod shards;

@@ -219,3 +219,25 @@ fn a_file_is_fetched_once_the_host_asks_where_its_message_says_that_it_lies_now(
     let answer = host.call("fetch", &FetchCall::new(unknown, 30_000)).wait().ok::<Attachment>();
     assert_eq!(answer.note.as_deref(), Some("it is not known any more where the file lies"));
 }
+
+#[test]
+fn a_gateway_without_tls_is_reached_through_an_http_proxy() {
+    let (host, lines) = bot_behind_a_proxy(
+        |line| match line {
+            CHANNEL => channel(),
+            line => panic!("nobody asks for {line}"),
+        },
+        |_, _, peer| {
+            ready(peer, "");
+            tell(peer, 2, "hello", None);
+            while peer.read().is_ok() {}
+        },
+    );
+    host.connect().expect("it comes up");
+    let running = host.run();
+    assert_eq!(host.next_event().text, "hello");
+    drop(running);
+    let lines: Vec<String> = lines.try_iter().collect();
+    assert!(lines.iter().any(|line| line == "CONNECT gateway.invalid:80 HTTP/1.1"), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("GET http://discord.invalid/api/v10/users/@me ")), "{lines:?}");
+}

@@ -2,14 +2,17 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use hermes_adapter_discord::Discord;
 use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::protocol::ProxySettings;
 use hermes_adapter_sdk::testing::{MockHost, Setup};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{WebSocket, accept, protocol::CloseFrame};
+
+use crate::proxy::proxy;
 
 pub type Peer = WebSocket<TcpStream>;
 
@@ -71,20 +74,53 @@ pub fn bot_asked(answer: impl Fn(&str, Value) -> (u16, Value) + Send + Sync + 's
     made(MockHost::setup("test"), || json!({ "shards": 1 }), answer, quiet)
 }
 
+/// A bot that reaches Discord and its gateway only through an HTTP proxy; with the first line of each request to that.
+pub fn bot_behind_a_proxy(
+    answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
+    play: impl Fn(usize, Value, &mut Peer) + Send + Sync + 'static,
+) -> (MockHost, mpsc::Receiver<String>) {
+    let ((http, api), (sockets, gateway)) = (listener(), listener());
+    let (address, lines) = proxy(vec![("discord.invalid", api), ("gateway.invalid", gateway)]);
+    let mut settings = ProxySettings::default();
+    settings.http = Some(address);
+    let setup = MockHost::setup("test").proxy(settings);
+    let servers = Servers { http, base: "discord.invalid".to_owned(), sockets, gateway: "gateway.invalid".to_owned() };
+    (made_on(setup, servers, || json!({ "shards": 1 }), move |line, _| answer(line), play), lines)
+}
+
+/// The servers of a Discord, and their names.
+struct Servers {
+    http: TcpListener,
+    base: String,
+    sockets: TcpListener,
+    gateway: String,
+}
+
 fn made(
     setup: Setup,
     wanted: impl Fn() -> Value + Send + Sync + 'static,
     answer: impl Fn(&str, Value) -> (u16, Value) + Send + Sync + 'static,
     play: impl Fn(usize, Value, &mut Peer) + Send + Sync + 'static,
 ) -> MockHost {
-    let ((http, base), (gateway, address)) = (listener(), listener());
+    let ((http, base), (sockets, gateway)) = (listener(), listener());
+    made_on(setup, Servers { http, base, sockets, gateway }, wanted, answer, play)
+}
+
+fn made_on(
+    setup: Setup,
+    servers: Servers,
+    wanted: impl Fn() -> Value + Send + Sync + 'static,
+    answer: impl Fn(&str, Value) -> (u16, Value) + Send + Sync + 'static,
+    play: impl Fn(usize, Value, &mut Peer) + Send + Sync + 'static,
+) -> MockHost {
+    let Servers { http, base, sockets, gateway } = servers;
     let here = format!("http://{base}");
     let answer = Arc::new(move |line: &str, body: Value| match line {
         "GET users/@me" => (200, json!({ "id": "42", "username": "hermes" })),
         "GET applications/@me" => (200, json!({ "id": "4200", "flags": 1 << 19 })),
         "GET gateway/bot" => {
             let mut told = wanted();
-            told["url"] = json!(format!("ws://{address}"));
+            told["url"] = json!(format!("ws://{gateway}"));
             (200, told)
         }
         line => answer(line, body),
@@ -97,7 +133,7 @@ fn made(
     });
     let play = Arc::new(play);
     thread::spawn(move || {
-        for (n, stream) in gateway.incoming().map_while(Result::ok).enumerate() {
+        for (n, stream) in sockets.incoming().map_while(Result::ok).enumerate() {
             let (play, here) = (Arc::clone(&play), here.clone());
             thread::spawn(move || {
                 let Ok(mut peer) = accept(stream) else { return };

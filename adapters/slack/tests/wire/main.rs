@@ -4,6 +4,8 @@
 
 mod deliveries;
 mod patience;
+#[path = "../../../discord/tests/gateway/proxy.rs"]
+mod proxy;
 mod requests;
 mod sockets;
 mod stage;

@@ -139,3 +139,46 @@ fn an_answer_that_is_well_and_says_nothing_is_no_message_that_arrived() {
         assert!(receipt.message_ids.is_empty(), "no message has such a name: {receipt:?}");
     }
 }
+
+#[test]
+fn a_socket_without_tls_is_reached_through_an_http_proxy() {
+    let (host, lines) = app_behind_a_proxy(
+        |asked, _| panic!("nobody asks for {}", asked.line),
+        |_, peer| {
+            deliver(peer, "100", "D1", "hello", &[]);
+            while peer.read().is_ok() {}
+        },
+    );
+    host.connect().expect("it comes up");
+    let running = host.run();
+    assert_eq!(host.next_event().text, "hello");
+    drop(running);
+    let lines: Vec<String> = lines.try_iter().collect();
+    assert!(lines.iter().any(|line| line == "CONNECT socket.invalid:80 HTTP/1.1"), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("POST http://slack.invalid/api/auth.test ")), "{lines:?}");
+}
+
+#[test]
+fn a_direct_message_begins_no_thread_unless_the_operator_wants_it() {
+    let host = app(
+        MockHost::setup("test"),
+        |asked, _| panic!("nobody asks for {}", asked.line),
+        |_, peer| {
+            deliver(peer, "100", "D1", "one", &[]);
+            let event = json!({
+                "type": "message", "channel": "D1", "user": "U1", "ts": "1700000000.101", "text": "two",
+                "thread_ts": "1700000000.100",
+            });
+            let payload = json!({ "type": "event_callback", "team_id": "T1", "event": event });
+            say(peer, &json!({ "type": "events_api", "envelope_id": "101", "payload": payload }));
+            while peer.read().is_ok() {}
+        },
+    );
+    host.connect().expect("it comes up");
+    let running = host.run();
+    let threads = [host.next_event(), host.next_event()].map(|event| event.chat.thread);
+    assert_eq!(threads, [None, Some("1700000000.100".to_owned())], "the person's own thread is one");
+    drop(running);
+    let schema = MockHost::config_schema::<hermes_adapter_slack::Slack>();
+    assert_eq!(schema["properties"]["dm_threads"]["default"], false, "the operator can turn it on");
+}

@@ -2,13 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
+use hermes_adapter_sdk::protocol::ProxySettings;
 use hermes_adapter_sdk::testing::{MockHost, Setup};
 use hermes_adapter_slack::Slack;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{WebSocket, accept};
+
+use crate::proxy::proxy;
 
 pub type Peer = WebSocket<TcpStream>;
 
@@ -36,8 +39,36 @@ pub fn app(
 ) -> MockHost {
     let http = TcpListener::bind("127.0.0.1:0").expect("a port");
     let sockets = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let here = format!("http://{}", http.local_addr().expect("an address"));
-    let gateway = format!("ws://{}/link/?ticket=t", sockets.local_addr().expect("an address"));
+    let names = [&http, &sockets].map(|server| server.local_addr().expect("an address").to_string());
+    app_on(setup, [http, sockets], names, answer, play)
+}
+
+/// The same app, which reaches Slack and its socket only through an HTTP proxy; with the first line of each request to
+/// that.
+pub fn app_behind_a_proxy(
+    answer: impl Fn(&Asked, &str) -> (u16, Vec<u8>) + Send + Sync + 'static,
+    play: impl Fn(&str, &mut Peer) + Send + Sync + 'static,
+) -> (MockHost, mpsc::Receiver<String>) {
+    let http = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let sockets = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let [api, gateway] = [&http, &sockets].map(|server| server.local_addr().expect("an address").to_string());
+    let (address, lines) = proxy(vec![("slack.invalid", api), ("socket.invalid", gateway)]);
+    let mut settings = ProxySettings::default();
+    settings.http = Some(address);
+    let names = ["slack.invalid", "socket.invalid"].map(str::to_owned);
+    (app_on(MockHost::setup("test").proxy(settings), [http, sockets], names, answer, play), lines)
+}
+
+/// The same app with servers of its own, which have these names: its API and its socket.
+fn app_on(
+    setup: Setup,
+    [http, sockets]: [TcpListener; 2],
+    [api, gateway]: [String; 2],
+    answer: impl Fn(&Asked, &str) -> (u16, Vec<u8>) + Send + Sync + 'static,
+    play: impl Fn(&str, &mut Peer) + Send + Sync + 'static,
+) -> MockHost {
+    let here = format!("http://{api}");
+    let gateway = format!("ws://{gateway}/link/?ticket=t");
     let base = format!("{here}/api");
     let (answer, server) = (Arc::new(answer), here.clone());
     thread::spawn(move || {
