@@ -99,7 +99,7 @@ pub struct Connection {
 impl Connection {
     /// Requests the identity of the bot, and checks its required permissions.
     pub async fn identify(&self) -> Result<(), ConnectError> {
-        let user: User = self.api.ask(Method::GET, "users/@me").await.map_err(|error| lost(&error))?;
+        let user: User = self.api.ask(Method::GET, "users/@me").await.map_err(|error| lost("GET users/@me", &error))?;
         self.host.lock_credential(&format!("discord:{}", user.id)).await.map_err(|error| {
             ConnectError::not_locked(&error, "give each instance a bot of its own, or stop the other one")
         })?;
@@ -112,7 +112,7 @@ impl Connection {
                 tracing::warn!(%refused, "GET /applications/@me is refused; the intents of the bot are not checked");
                 None
             }
-            Err(error) => return Err(lost(&error)),
+            Err(error) => return Err(lost("GET applications/@me", &error)),
         };
         let may_read = application.as_ref().is_none_or(|application| application.flags & MAY_READ != 0);
         if self.choice.message_content && !may_read {
@@ -136,11 +136,15 @@ impl Connection {
     pub async fn gateway(&self) -> Result<(Url, GatewayBot), ConnectError> {
         let told = match (self.api.ask::<GatewayBot>(Method::GET, "gateway/bot").await, &self.gateway_url) {
             (Ok(told), _) => told,
-            (Err(error @ (ApiError::Limited { .. } | ApiError::NotSent(_))), _) => return Err(lost(&error)),
-            (Err(error @ ApiError::Refused(Refused { status: 401, .. })), _) => return Err(lost(&error)),
+            (Err(error @ (ApiError::Limited { .. } | ApiError::NotSent(_))), _) => {
+                return Err(lost("GET gateway/bot", &error));
+            }
+            (Err(error @ ApiError::Refused(Refused { status: 401, .. })), _) => {
+                return Err(lost("GET gateway/bot", &error));
+            }
             // A server without this endpoint, whose address the operator configured.
             (Err(_), Some(url)) => GatewayBot { url: url.to_string(), shards: 1, session_start_limit: None },
-            (Err(error), None) => return Err(lost(&error)),
+            (Err(error), None) => return Err(lost("GET gateway/bot", &error)),
         };
         let url = match &self.gateway_url {
             Some(url) => url.clone(),
@@ -279,7 +283,7 @@ impl Connection {
             Err(ApiError::Refused(_)) => Ok(None),
             // A wrong descriptor would lead to another conversation, so the lookup is retried. However, one channel
             // without an answer must not block all others forever.
-            Err(error) if self.places.miss(channel) <= LOOK_UPS_MAX => Err(lost(&error)),
+            Err(error) if self.places.miss(channel) <= LOOK_UPS_MAX => Err(lost("GET channels", &error)),
             Err(error) => {
                 tracing::warn!(%error, channel, "the server does not tell about a channel; it is taken for one of text");
                 Ok(None)
@@ -341,8 +345,8 @@ pub fn understood<T: serde::de::DeserializeOwned>(dispatch: &Dispatch) -> Option
         .ok()
 }
 
-/// Returns the effect of an error of the HTTP API on the link.
-pub fn lost(error: &ApiError) -> ConnectError {
+/// Maps an error of a call to the HTTP API to what it means for the link. The reason names the call.
+pub fn lost(call: &str, error: &ApiError) -> ConnectError {
     match error {
         ApiError::Refused(refused) if refused.status == 401 => ConnectError::fatal(
             format!("Discord does not accept the token ({refused})"),
@@ -350,7 +354,7 @@ pub fn lost(error: &ApiError) -> ConnectError {
         ),
         ApiError::Limited { retry_after, .. } => ConnectError::retry_after_ms(error.to_string(), ms(*retry_after)),
         ApiError::NotSent(detail) => ConnectError::unreachable(detail),
-        error => ConnectError::retry(error.to_string()),
+        error => ConnectError::retry(format!("{call}: {error}")),
     }
 }
 
