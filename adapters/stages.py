@@ -5,6 +5,7 @@ What a stage is told and answers stands in `adapter-sdk/conformance/src/stage.rs
 
 import asyncio
 import base64
+import email
 import hashlib
 import json
 import os
@@ -50,7 +51,7 @@ class Platform:
             self.expired |= kind == "expired"
             for line in list(self.lines):
                 line.cut()
-        elif kind in ("429", "5xx", "malformed"):
+        elif kind in ("429", "5xx", "malformed", "file"):
             self.faults.append(fault)
         else:
             return {"unsupported": f"there is no {kind} here"}
@@ -108,6 +109,13 @@ class Line:
         mask = await self.reader.readexactly(4)
         data = bytes(byte ^ mask[n % 4] for n, byte in enumerate(await self.reader.readexactly(size)))
         return head[0] & 0x0F, data
+
+
+def field(headers, body, name):
+    """The field of a form with files."""
+    form = email.message_from_bytes(f"content-type: {headers['content-type']}\r\n\r\n".encode() + body)
+    parts = form.get_payload()
+    return next(part.get_payload(decode=True) for part in parts if part.get_param("name", header="content-disposition") == name)
 
 
 def response(status, data, **headers):

@@ -76,6 +76,11 @@ pub trait Subject: Send {
     /// Returns the next call of the adapter to its host, if one arrives within `deadline`.
     fn next_host_call(&mut self, deadline: Duration) -> impl Future<Output = Option<HostCall>> + Send;
 
+    /// Returns the folder from which the instance sends files; `None`: it is not asked to send any.
+    fn media_dir(&self) -> Option<std::path::PathBuf> {
+        None
+    }
+
     /// Shuts the instance down.
     fn shutdown(&mut self, deadline: Duration) -> impl Future<Output = Answer> + Send;
 }

@@ -18,6 +18,7 @@
 //! | `5xx` | the next message gets a server error |
 //! | `cut` | the link is cut once |
 //! | `silence` | the platform sends no answers and no events |
+//! | `file` | the next file is refused for good, and no text |
 //! | `malformed` | the next incoming event is preceded by malformed data |
 //! | `expired` | the credential is rejected |
 //! | `none` | all faults end |

@@ -56,6 +56,7 @@ pub fn certify<A: Exported>(file: &Path) -> Vec<Outcome> {
     let manifest: Manifest = serde_json::from_str(host.manifest()).expect("`manifest!` writes a manifest");
     let secrets = hermes_conformance::secrets(&manifest, &config);
     let mut subject = MockSubject::new(host, true);
+    subject.media_dir = Some(media.0.clone());
     let outcomes = block_on(hermes_conformance::run_staged(&mut subject, &mut stage, &secrets));
     nothing_failed(&outcomes);
     assert_eq!(Certified::of(&outcomes), Certified::Whole);
@@ -109,11 +110,12 @@ struct MockSubject {
     /// Log records to report.
     waiting: VecDeque<HostCall>,
     run: Option<Pending>,
+    media_dir: Option<PathBuf>,
 }
 
 impl MockSubject {
     fn new(host: MockHost, tells_logs: bool) -> Self {
-        Self { host, logs: tells_logs.then_some(0), waiting: VecDeque::new(), run: None }
+        Self { host, logs: tells_logs.then_some(0), waiting: VecDeque::new(), run: None, media_dir: None }
     }
 
     /// Returns the next unreported log record, or the end of `run`.
@@ -138,6 +140,10 @@ impl MockSubject {
 impl Subject for MockSubject {
     fn manifest(&self) -> Vec<u8> {
         self.host.manifest().as_bytes().to_vec()
+    }
+
+    fn media_dir(&self) -> Option<PathBuf> {
+        self.media_dir.clone()
     }
 
     async fn call(&mut self, method: &str, payload: &[u8], deadline: Duration) -> Answer {

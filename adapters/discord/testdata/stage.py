@@ -81,6 +81,10 @@ class Discord(stages.Platform):
     def answered(self, method, target, headers, body):
         if self.expired:
             raise refused(401, 0, "401: Unauthorized")
+        if headers.get("content-type", "").startswith("multipart/form-data"):
+            if self.fault("file"):
+                raise refused(403, 50013, "Missing Permissions")
+            body = stages.field(headers, body, "payload_json")
         return self.answer(method, target.removeprefix("/api/v10/"), json.loads(body or b"null"))
 
     def answer(self, method, path, asked):

@@ -109,6 +109,8 @@ class Slack(stages.Platform):
             return {"channel": {"id": asked["users"].replace("U", "D", 1)}}
         if method == "assistant.threads.setStatus":
             return {}
+        if method == "files.getUploadURLExternal" and self.fault("file"):
+            raise refused("missing_scope")
         if method in ("chat.postMessage", "chat.update"):
             return self.write(asked)
         raise refused("unknown_method")

@@ -86,7 +86,7 @@ class Platform:
             self.expired = True
         elif kind == "cut":
             self.cuts += 1
-        elif kind in ("429", "5xx", "malformed"):
+        elif kind in ("429", "5xx", "malformed", "file"):
             self.faults.append(fault)
         else:
             return {"unsupported": f"there is no {kind} here"}
@@ -117,6 +117,8 @@ class Platform:
             return known
         if method == "sendMessage":
             return self.send(asked)
+        if method == "sendDocument" and self.fault(("file",)):
+            raise Refused(400, "Bad Request: not enough rights to send documents to the chat")
         if method == "getFile":
             if asked["file_id"] not in self.files:
                 raise Refused(400, "Bad Request: wrong file_id or the file is temporarily unavailable")
@@ -171,7 +173,9 @@ class BotApi(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        is_form = self.headers.get("content-type", "").startswith("multipart/form-data")
+        asked = {} if is_form else json.loads(body or b"{}")
         method = self.path.rsplit("/", 1)[-1]
         with PLATFORM.changed:
             while PLATFORM.silent:

@@ -7,7 +7,7 @@
 mod board;
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,11 +89,11 @@ impl Trial {
         let maker = Maker { handle, services: Arc::new(Nobody), stuck: Arc::default(), crashes };
         let media = self.settings.home.join("media").join(INSTANCE);
         files::private_folder(&media).map_err(|error| format!("{}: {error}", media.display()))?;
-        let (board, calls) = Board::new(media);
+        let (board, calls) = Board::new(media.clone());
         let link = maker.create_link(&plan, &self.admitted, Arc::new(board), self.isolation).await;
         let link = link.map_err(|error| unmade(error, &self.admitted.path))?;
         let manifest = self.admitted.manifest_json.clone().into_bytes();
-        Ok(Certified { link, manifest, calls, waiting: VecDeque::new(), run: None, end: self.settings.end })
+        Ok(Certified { link, manifest, calls, waiting: VecDeque::new(), run: None, media, end: self.settings.end })
     }
 }
 
@@ -135,6 +135,7 @@ struct Certified {
     /// Calls that came while something else was waited for.
     waiting: VecDeque<HostCall>,
     run: Option<BoxFuture<'static, Answer>>,
+    media: PathBuf,
     end: Duration,
 }
 
@@ -156,6 +157,10 @@ async fn answered(link: &Arc<dyn AdapterLink>, method: &str, payload: &[u8], dea
 impl Subject for Certified {
     fn manifest(&self) -> Vec<u8> {
         self.manifest.clone()
+    }
+
+    fn media_dir(&self) -> Option<PathBuf> {
+        Some(self.media.clone())
     }
 
     async fn call(&mut self, method: &str, payload: &[u8], deadline: Duration) -> hermes_conformance::Answer {

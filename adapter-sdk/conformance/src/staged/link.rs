@@ -71,6 +71,11 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         answer
     }
 
+    /// The folder from which the adapter sends files.
+    pub(super) fn media_dir(&self) -> Option<std::path::PathBuf> {
+        self.subject.media_dir()
+    }
+
     /// Calls `connect`.
     pub(super) async fn connect(&mut self) -> Result<(), ConnectError> {
         let answer = self.call(method::CONNECT, &Value::Object(serde_json::Map::new()), PATIENCE).await;

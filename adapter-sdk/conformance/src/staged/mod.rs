@@ -30,6 +30,10 @@ pub const STAGED_CASES: &[Case] = &[
         sentence: "a file that cannot be had is answered with a note, and no error",
     },
     Case {
+        id: "refused-file-keeps-its-text",
+        sentence: "a message whose file is refused arrives as its text, which names the file",
+    },
+    Case {
         id: "handoff-thread-is-its-messages-chat",
         sentence: "the descriptor of a handoff thread equals that of the next message from it",
     },
@@ -187,6 +191,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
             "bots-are-marked" => self.bots_are_marked().await,
             "file-comes-when-asked-for" => self.file_comes().await,
             "file-that-is-gone-is-told" => self.file_is_gone().await,
+            "refused-file-keeps-its-text" => self.file_refused().await,
             "handoff-thread-is-its-messages-chat" => self.thread_is_its_chat().await,
             "handoff-thread-is-shared" => self.thread_is_shared().await,
             "handoff-key-opens-one-thread" => self.key_opens_one().await,

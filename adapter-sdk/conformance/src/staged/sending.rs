@@ -1,12 +1,16 @@
 //! The cases for sending: the length limit, and the reactions of the platform.
 
-use hermes_protocol::{Chat, Outgoing, SendOutcome, TextUnit, method};
+use hermes_protocol::{Chat, OutMedia, Outgoing, SendOutcome, TextUnit, method};
 use serde_json::json;
 
 use super::link::{CANCEL_AFTER, PATIENCE};
 use super::{Holds, No, Play};
 use crate::stage::Stage;
 use crate::{Subject, words};
+
+/// The text of a message whose file is refused, and the name of the file.
+const TEXT_OF_FILE: &str = "its text";
+const NAME_OF_FILE: &str = "certify.txt";
 
 /// The wait that the platform requests, in seconds.
 const RETRY_AFTER_S: u64 = 7;
@@ -58,6 +62,34 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
     }
 
+    pub(super) async fn file_refused(&mut self) -> Holds {
+        if !self.manifest.capabilities.media.outbound {
+            return Err(No::Skipped("it sends no files".to_owned()));
+        }
+        let Some(dir) = self.link.media_dir() else {
+            return Err(No::Skipped("there is no folder of files".to_owned()));
+        };
+        let path = dir.join("certify-refused");
+        std::fs::write(&path, TEXT_OF_FILE).map_err(|error| format!("{}: {error}", path.display()))?;
+        let (shown, size) = (path.to_string_lossy(), TEXT_OF_FILE.len() as u64);
+        let mut outgoing = self.outgoing(TEXT_OF_FILE).await?;
+        outgoing.media.push(OutMedia::new("certify-refused", shown, "text/plain", NAME_OF_FILE, size));
+        let before = self.journal()?.len();
+        self.link.stage.tell(&json!({ "fault": { "kind": "file" } }))?;
+        let outcome = self.send_this(&outgoing).await?;
+        self.link.stage.tell(&json!({ "fault": { "kind": "none" } }))?;
+        // What is left of it is no failure of the adapter.
+        let _ = std::fs::remove_file(&path);
+        if !matches!(outcome, SendOutcome::Delivered { .. }) {
+            return Err(words::outcome(&outcome).into());
+        }
+        let after = self.journal()?;
+        match &after[before.min(after.len())..] {
+            [one] if one.starts_with(TEXT_OF_FILE) && one.contains(NAME_OF_FILE) => Ok(()),
+            several => Err(format!("the messages {several:?}").into()),
+        }
+    }
+
     pub(super) async fn cancelled(&mut self) -> Holds {
         let outgoing = self.outgoing("never answered").await?;
         self.link.stage.tell(&json!({ "fault": { "kind": "silence" } }))?;
@@ -85,6 +117,10 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
 
     async fn send(&mut self, text: &str) -> Result<SendOutcome, No> {
         let outgoing = self.outgoing(text).await?;
+        self.send_this(&outgoing).await
+    }
+
+    async fn send_this(&mut self, outgoing: &Outgoing) -> Result<SendOutcome, No> {
         let answer = self.link.call(method::SEND, &json!(outgoing), PATIENCE).await;
         match (answer.status, serde_json::from_slice(&answer.payload)) {
             (Some(0), Ok(outcome)) => Ok(outcome),

@@ -112,6 +112,17 @@ impl World {
             "429" => return SendOutcome::not_sent(Some(7_000), WaitScope::Chat, ""),
             "5xx" if self.fault == "broken" => return SendOutcome::delivered("1", 0),
             "5xx" => return SendOutcome::unknown(""),
+            "file" if self.fault == "lost" => {
+                return SendOutcome::refused(hermes_protocol::RefusalKind::Invalid, "missing_scope");
+            }
+            "file" if self.fault == "mute" => {
+                self.written.push(outgoing.text.clone());
+                return SendOutcome::delivered("1", 0);
+            }
+            "file" => {
+                self.written.push(format!("{} (Not attached: {})", outgoing.text, outgoing.media[0].name));
+                return SendOutcome::delivered("1", 0);
+            }
             _ => {}
         }
         let units = outgoing.text.encode_utf16().count();
@@ -145,7 +156,7 @@ impl Stage for Fake {
 impl Subject for Fake {
     fn manifest(&self) -> Vec<u8> {
         let capabilities = json!({
-            "create_handoff_thread": true, "fetch": true, "resolve_target": true, "liveness": { "interval_s": 1 },
+            "create_handoff_thread": true, "fetch": true, "media": { "out": true }, "resolve_target": true, "liveness": { "interval_s": 1 },
             "text": { "limit": 10, "unit": "utf16", "dialect": "plain" },
         });
         let manifest = json!({
@@ -204,6 +215,12 @@ impl Subject for Fake {
         self.0.lock().unwrap().calls.pop_front()
     }
 
+    fn media_dir(&self) -> Option<std::path::PathBuf> {
+        let folder = std::env::temp_dir().join(format!("conformance-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).ok()?;
+        Some(folder)
+    }
+
     async fn shutdown(&mut self, _: Duration) -> Answer {
         let status = if self.0.lock().unwrap().fault == "shutdown" { 4 } else { 0 };
         Answer::new(status, Vec::new())
@@ -250,6 +267,8 @@ fn each_fault_fails_the_case_that_is_about_it() {
         ("bots", "bots-are-marked"),
         ("bytes", "file-comes-when-asked-for"),
         ("gone", "file-that-is-gone-is-told"),
+        ("lost", "refused-file-keeps-its-text"),
+        ("mute", "refused-file-keeps-its-text"),
         ("descriptor", "handoff-thread-is-its-messages-chat"),
         ("senders", "handoff-thread-is-shared"),
         ("threads", "handoff-key-opens-one-thread"),
