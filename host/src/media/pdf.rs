@@ -8,6 +8,7 @@ mod child;
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -105,10 +106,15 @@ impl Media {
                 FILE_BYTES_MAX >> 20
             ));
         }
-        let Ok(Ok(_room)) = timeout_at(until, self.extractions.acquire()).await else { return Err(beyond_limits()) };
+        let room = timeout_at(until, Arc::clone(&self.extractions).acquire_owned()).await;
+        let Ok(Ok(room)) = room else { return Err(beyond_limits()) };
         let deadline = until.saturating_duration_since(Instant::now());
-        // The child is ended and awaited although the turn may be given up.
-        let exchange = tokio::spawn(sealed::exchange(command(), file, ANSWER_BYTES_MAX, deadline));
+        // The child keeps its room and is awaited, even if the turn is given up.
+        let exchange = tokio::spawn(async move {
+            let exchanged = sealed::exchange(command(), file, ANSWER_BYTES_MAX, deadline).await;
+            drop(room);
+            exchanged
+        });
         match exchange.await {
             Ok(Ok(exchanged)) => {
                 tracing::debug!(bytes = exchanged.answer.len(), ended = exchanged.ended, "a PDF file was read");

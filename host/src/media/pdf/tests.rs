@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 
+use pdf_extract::{Document, EncryptionState, EncryptionVersion, Permissions};
 use tempfile::TempDir;
 
 use super::*;
@@ -153,6 +153,32 @@ fn bomb(matches: usize) -> Vec<u8> {
     bytes
 }
 
+/// A file of one page, encrypted with this password for its readers.
+fn locked(password: &str) -> Vec<u8> {
+    let id = "/ID [<00112233445566778899aabbccddeeff> <00112233445566778899aabbccddeeff>]";
+    let (words, content) = page("behind a lock");
+    let objects = [
+        CATALOGUE.into(),
+        b"<< /Type /Pages /Count 1 /Kids [4 0 R] >>".to_vec(),
+        FONT.into(),
+        format!("<< /Type /Page /Parent 2 0 R {words} /Contents 5 0 R >>").into_bytes(),
+        content,
+    ];
+    let mut document = Document::load_mem(&file(&objects, id)).unwrap();
+    let version = EncryptionVersion::V2 {
+        document: &document,
+        owner_password: "owner",
+        user_password: password,
+        key_length: 128,
+        permissions: Permissions::default(),
+    };
+    let state = EncryptionState::try_from(version).unwrap();
+    document.encrypt(&state).unwrap();
+    let mut bytes = Vec::new();
+    document.save_to(&mut bytes).unwrap();
+    bytes
+}
+
 fn encrypted() -> Vec<u8> {
     let (key, text) = ("00".repeat(32), page("secret"));
     let objects = [
@@ -185,6 +211,14 @@ async fn the_text_of_every_page_is_extracted_in_order() {
 }
 
 #[tokio::test]
+async fn a_file_that_opens_without_a_password_is_read_and_one_with_a_password_is_not() {
+    assert_eq!(text(&locked("")).await.unwrap().text, "behind a lock");
+    let sentence = "The PDF file is encrypted, so its text is not available.";
+    assert_eq!(text(&locked("reader")).await.unwrap_err(), sentence);
+    assert_eq!(text(&encrypted()).await.unwrap_err(), sentence, "an encryption that is no real one");
+}
+
+#[tokio::test]
 async fn a_page_that_cannot_be_read_costs_no_other_page() {
     let broken = ("", page("no area").1);
     let found = text(&pages(&[page("one"), broken.clone(), page("three"), broken])).await.unwrap();
@@ -197,8 +231,7 @@ async fn a_file_without_readable_text_gets_one_true_sentence() {
     let whole = pages(&[page("text")]);
     let scan = pages(&[(AREA, stream("", b"q 595 0 0 842 0 0 cm Q"))]);
     let unread = pages(&[("", page("no area").1)]);
-    let cases: [(&str, Vec<u8>, &str); 7] = [
-        ("encrypted", encrypted(), "The PDF file is encrypted, so its text is not available."),
+    let cases: [(&str, Vec<u8>, &str); 6] = [
         ("scanned", scan, "The PDF file contains no text; its pages may be scanned images."),
         ("unreadable", unread, "No page of the PDF file could be read, so its text is not available."),
         ("empty", pages(&[]), "The PDF file has no pages."),
