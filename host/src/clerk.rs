@@ -15,6 +15,7 @@ use crate::codes::STAND_IN;
 use crate::context::compose;
 use crate::events::Permit;
 use crate::host::Host;
+use crate::pairing::greet;
 use crate::store::{Change, CommandTx, Observed, PairingOffer, PairingRequestRow};
 
 /// Notes written together at most.
@@ -205,5 +206,6 @@ async fn welcome(
     let order = CommandTx { inbox: Some(id), changes, reply: vec![reply], now_ms: host.now_ms() };
     if let Some(ids) = host.until_written("a new user", || host.store.command(order.clone())).await {
         host.carry(ids, order.reply).await;
+        greet(host, &order.changes);
     }
 }

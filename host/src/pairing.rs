@@ -2,19 +2,24 @@
 //! and its words.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use hermes_core::access::{Denial, Denied, Grants};
 use hermes_core::ids::SessionId;
 use hermes_core::pairing::{Approval, Claim, Claimant, Code, Guess, Offer, Offered, Over, PairingBook, PairingLimits};
 use hermes_core::session::participant;
+use hermes_protocol::Purpose;
 use tokio::sync::oneshot;
 
 use crate::codes::STAND_IN;
 use crate::config::LimitsConfig;
+use crate::context::compose;
 use crate::control::{ControlReply, ErrorKind, GrantInfo, PairingInfo};
 use crate::dispatcher::Dispatcher;
+use crate::events::{HostEvent, Inbound};
+use crate::host::Host;
 use crate::status::human::one_line;
-use crate::store::{Change, LockoutRow, PairingRequestRow};
+use crate::store::{Change, LockoutRow, NewInbox, NewcomerRow, PairingRequestRow, Welcome};
 
 /// The longest id of somebody who may ask, in bytes.
 const USER_BYTES_MAX: usize = 512;
@@ -25,6 +30,9 @@ const ID_CHARS_MAX: usize = 64;
 
 /// The operator, as the person who approved.
 pub const OPERATOR: &str = "the operator";
+
+/// An invitation, as the author of a grant.
+const INVITATION: &str = "an invitation";
 
 /// The book and its bounds, as the dispatcher holds them.
 pub struct Pairing {
@@ -244,14 +252,14 @@ impl Dispatcher {
         let now_ms = self.host.now_ms();
         let approval = self.pairing.book.redeem(instance, user, &name, &denied.event.text, now_ms)?;
         let counted_as = Guess::Redeem.counted_as(instance, user);
-        let settled = self.pairing.settle(&mut self.grants, instance, approval, ("an invitation", &counted_as));
+        let settled = self.pairing.settle(&mut self.grants, instance, approval, (INVITATION, &counted_as));
         self.worked(settled.worked.as_deref());
         Some(match (settled.changes, settled.said) {
             (mut changes, Ok(_)) => {
                 // What they asked for before is answered too.
                 if let Some(request) = self.pairing.book.revoke(instance, user) {
                     self.host.codes.forget(&request.hash);
-                    changes.push(Change::ForgetPairing { instance: instance.to_owned(), user: user.to_owned() });
+                    changes.push(Change::PairingDone { request, counted_as });
                 }
                 Met::Welcome(changes, "Welcome. You may write to the agent here.".to_owned())
             }
@@ -375,6 +383,72 @@ impl Dispatcher {
                 drop(reply.send((answer, changes)));
             }
         }
+    }
+}
+
+/// Welcomes the senders that these changes let in. To be called after their commit.
+pub(crate) fn greet(host: &Arc<Host>, changes: &[Change]) {
+    if changes.iter().any(|change| matches!(change, Change::PairingDone { .. })) {
+        tokio::spawn(welcome(Arc::clone(host)));
+    }
+}
+
+/// Notifies every sender whose pairing code worked, and hears the message for which each got the code. One transaction
+/// for each, so a repeat after a crash changes nothing.
+pub(crate) async fn welcome(host: Arc<Host>) {
+    let newcomers = match host.store.newcomers().await {
+        Ok(newcomers) => newcomers,
+        Err(error) => {
+            tracing::error!(%error, "new users cannot be read from the database; the next start of the host notifies them");
+            return;
+        }
+    };
+    for newcomer in newcomers {
+        welcome_one(&host, newcomer).await;
+    }
+}
+
+async fn welcome_one(host: &Arc<Host>, newcomer: NewcomerRow) {
+    let NewcomerRow { instance, hash, chat, first, wrote_again, granted_by } = newcomer;
+    let first = first.filter(|_| granted_by.is_some());
+    let notice = match granted_by.as_deref() {
+        // The answer to the invitation's code says it already.
+        Some(INVITATION) | None => None,
+        // A reply has the time that a notice has not: the sender may be let in while the host or the link is down.
+        Some(_) => {
+            let words = let_in(first.is_some(), wrote_again);
+            Some(compose(host, &instance, chat, Purpose::Reply, words.to_owned()).await)
+        }
+    };
+    let now_ms = host.now_ms();
+    let row = first.as_ref().map(|(event_id, event)| NewInbox {
+        instance: instance.clone(),
+        event_id: event_id.clone(),
+        at_ms: if event.at_ms > 0 { event.at_ms } else { now_ms },
+        received_ms: now_ms,
+        event: serde_json::to_string(event).expect("an event is always JSON"),
+    });
+    let order = Welcome { instance: instance.clone(), hash, notice: notice.clone(), first: row };
+    let written = host.until_written("the welcome of a new user", || host.store.welcome(order.clone())).await;
+    let Some(Some((delivery, inbox))) = written else { return };
+    if let Some((delivery, notice)) = delivery.zip(notice) {
+        host.carry(vec![delivery], vec![notice]).await;
+    }
+    if let Some((id, (_, event))) = inbox.zip(first) {
+        let instance = Arc::from(instance);
+        let inbound = Inbound { id, instance, event: Box::new(event), input: None, permit: None };
+        host.tell(HostEvent::Inbound(inbound)).await;
+    }
+}
+
+/// The notice to a sender who got access.
+fn let_in(first_is_kept: bool, wrote_again: bool) -> &'static str {
+    match (first_is_kept, wrote_again) {
+        (true, false) => "You have access now. I'll answer your first message next.",
+        (true, true) => {
+            "You have access now. I'll answer your first message next. Please send again what you wrote after it."
+        }
+        (false, _) => "You have access now. Please send your message again.",
     }
 }
 

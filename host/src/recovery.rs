@@ -16,6 +16,7 @@ use crate::asking;
 use crate::events::{Control, DeliveryNews, HostEvent, Inbound};
 use crate::handoff;
 use crate::host::Host;
+use crate::pairing;
 use crate::store::{Change, CommandTx, InboxRow, Left, StoreError};
 use crate::tasks;
 use crate::wakes;
@@ -72,6 +73,7 @@ pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
     }
     found.pending = hear_again(host, &left).await?;
     host.recovered.cancel();
+    tokio::spawn(pairing::welcome(Arc::clone(host)));
     Ok(found)
 }
 

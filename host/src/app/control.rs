@@ -23,7 +23,7 @@ use crate::host::Host;
 use crate::media::out::From;
 use crate::mirror;
 use crate::outbox::{Target, not_asked};
-use crate::pairing::{OPERATOR, PairingCall, PairingChange};
+use crate::pairing::{OPERATOR, PairingCall, PairingChange, greet};
 use crate::store::{Change, CommandTx, DeliveryState, HandoffRow, OwedDelivery, SessionRow, StoreError, Viewer};
 use crate::targets::{self, Address, Destination};
 use crate::tasks::act::By;
@@ -292,7 +292,8 @@ impl App {
     /// Changes the pairing book and writes what changed before it answers.
     async fn pairing(&self, change: PairingChange) -> Answer {
         let (reply, changes) = self.ask(|reply| Control::Pairing(PairingCall::Change(change, reply))).await?;
-        self.write(changes).await?;
+        self.write(changes.clone()).await?;
+        greet(&self.host, &changes);
         Ok(reply)
     }
 

@@ -764,6 +764,7 @@ impl Lane {
             Some(ids) => self.host.carry(ids, order.reply).await,
             None => return false,
         }
+        crate::pairing::greet(&self.host, &order.changes);
         true
     }
 

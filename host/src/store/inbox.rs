@@ -81,8 +81,8 @@ impl Store {
     }
 
     /// (f) Drops an accepted event that was not admitted or not addressed. Its text is removed at once; its key
-    /// stays. With `offer`, the pairing request and the reply to the unknown sender are stored too. Returns the
-    /// delivery of that reply.
+    /// stays. With `offer`, the pairing request, which keeps the message, and the reply to the unknown sender are
+    /// stored too. Returns the delivery of that reply.
     ///
     /// # Errors
     ///
@@ -95,12 +95,14 @@ impl Store {
     ) -> Result<Option<DeliveryId>> {
         let (why, nonce, strays_max) = (why.to_owned(), self.nonce(), self.keep().stray_events_max);
         self.write(move |db| {
+            let kept = if offer.is_some() { pairing::kept(db, inbox)? } else { None };
             drop_one(db, inbox, &why, true)?;
             if inbox.0 % STRAY_CHECK_EVERY == 0 {
                 trim_strays_beside(db, inbox, strays_max)?;
             }
             let Some(offer) = offer else { return Ok(None) };
             pairing::write_request(db, &offer.request)?;
+            pairing::keep(db, &offer.request, kept)?;
             offer.reply.map(|reply| outbox::insert(db, &nonce, &reply, None)).transpose()
         })
         .await
@@ -140,6 +142,24 @@ fn change_what_waits(db: &Connection, instance: &str, edit: &Event) -> Outcome<(
         }
     }
     Ok(())
+}
+
+/// Accepts an event that was dropped before its sender got access, under its own key: a repeat of the platform stays a
+/// duplicate. Returns `None` if the event is on its way already.
+pub(super) fn accept_again(db: &Connection, new: &NewInbox) -> Outcome<Option<InboxId>> {
+    let accepted = change(
+        db,
+        "INSERT INTO inbox (instance, event_id, at_ms, received_ms, event, state) VALUES (?1, ?2, ?3, ?4, ?5, 'accepted')
+         ON CONFLICT (instance, event_id) DO UPDATE
+             SET state = 'accepted', why = NULL, stray = 0, received_ms = excluded.received_ms, event = excluded.event
+             WHERE state = 'dropped'",
+        params![new.instance, new.event_id, new.at_ms, new.received_ms, new.event],
+    )?;
+    if accepted == 0 {
+        return Ok(None);
+    }
+    let id = db.prepare_cached("SELECT id FROM inbox WHERE instance = ?1 AND event_id = ?2")?;
+    first(id, params![new.instance, new.event_id], |row| Ok(InboxId(row.get(0)?)))
 }
 
 /// Stores an event of the host itself and the input of its turn.

@@ -24,7 +24,7 @@ pub use deliveries::{DeliveryFilter, Effect, NewDelivery, NewPart, OwedDelivery,
 pub use handoff::{HandoffAsked, HandoffBind, HandoffClaim, HandoffRoutes, HandoffRow, KeptRoute, WhichHandoff};
 pub use inbox::{Accepted, InboxRow, NewInbox};
 pub use observed::{Observed, ObservedUpTo};
-pub use routes::{DeadTargetRow, HomeChannelRow, KnownChat, PairingOffer, RouteRow};
+pub use routes::{DeadTargetRow, HomeChannelRow, KnownChat, NewcomerRow, PairingOffer, RouteRow, Welcome};
 pub use sessions::{
     Costs, InUse, MediaFile, NewFork, NewSession, NewSummary, Page, Parent, Resolved, SaidTurn, SearchHit,
     SessionFilter, SessionRow, Taken,

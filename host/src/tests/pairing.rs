@@ -69,8 +69,55 @@ fn a_stranger_gets_a_code_one_reminder_and_silence_for_ten_minutes() {
         assert!(ordered(&world, nothing).contains("code"), "that is no guess");
     }
     assert!(ordered(&world, &format!("/pair approve {second}")).contains("99 may write"));
+    let heard = world.chat("99").hears(5);
+    assert!(heard[3].contains("I'll answer your first message next"), "{heard:?}");
+    assert_eq!(heard[4], "hello", "the message for which the second code was given");
     world.chat("99").says("and now");
-    assert!(world.chat("99").hears(4)[3].contains("and now"));
+    assert!(world.chat("99").hears(6)[5].contains("and now"));
+}
+
+#[test]
+fn a_sender_who_is_let_in_is_notified_and_their_first_message_is_answered_once_also_across_restarts() {
+    let mut world = world();
+    let code = offered(&world, "99");
+    assert!(is_met(&world, "99"), "one reminder");
+    world.settled();
+    world.crash();
+    world.start();
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 may write"));
+    let heard = world.chat("99").hears(4);
+    assert!(heard[2].contains("You have access now. I'll answer your first message next."), "{heard:?}");
+    assert_eq!(heard[3], "hello");
+    world.settled();
+    world.crash();
+    world.start();
+    world.chat("99").says("and now");
+    assert_eq!(world.chat("99").hears(5)[4], "and now", "nothing is said twice");
+    world.settled();
+    assert_eq!(world.chat("99").heard().len(), 5);
+}
+
+#[test]
+fn a_sender_who_is_let_in_by_an_invitation_gets_an_answer_to_their_first_message_too() {
+    let world = world();
+    offered(&world, "99");
+    let code = code_in(&ordered(&world, "/pair"));
+    world.chat("99").says(&code);
+    let heard = world.chat("99").hears(3);
+    assert!(heard[1].starts_with("Welcome"), "{heard:?}");
+    assert_eq!(heard[2], "hello");
+    world.settled();
+    assert_eq!(world.chat("99").heard().len(), 3);
+}
+
+#[test]
+fn a_command_for_which_a_code_was_given_has_the_rights_of_a_user_once_its_sender_is_let_in() {
+    let world = world();
+    world.chat("99").says("/pair");
+    let code = code_in(&world.chat("99").hears(1)[0]);
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 may write"));
+    let heard = world.chat("99").hears(3);
+    assert_eq!(heard[2], "/pair is for admins of this host.");
 }
 
 #[test]

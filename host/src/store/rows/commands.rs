@@ -116,13 +116,6 @@ pub enum Change {
         /// Name of the sender's count of wrong codes.
         counted_as: String,
     },
-    /// Removes the open requests of one user.
-    ForgetPairing {
-        /// Name of the instance.
-        instance: String,
-        /// Id of the user.
-        user: String,
-    },
     /// Removes all pairing requests and lockouts of one instance or of all.
     ClearPairing {
         /// Name of the instance; `None` for all.

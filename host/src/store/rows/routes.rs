@@ -1,10 +1,10 @@
 //! Routes, home channels and other facts about chats.
 
 use hermes_core::ids::SessionId;
-use hermes_protocol::Chat;
+use hermes_protocol::{Chat, Event};
 use serde_json::Value;
 
-use super::{NewDelivery, PairingRequestRow};
+use super::{NewDelivery, NewInbox, PairingRequestRow};
 
 /// The session of a place.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +81,36 @@ pub struct PairingOffer {
     pub request: PairingRequestRow,
     /// Reply to the sender.
     pub reply: Option<NewDelivery>,
+}
+
+/// A sender whose pairing code worked and who is still to be notified.
+#[derive(Clone, Debug)]
+pub struct NewcomerRow {
+    /// Instance.
+    pub instance: String,
+    /// Hash of the pairing request.
+    pub hash: String,
+    /// Chat in which the sender is notified.
+    pub chat: Chat,
+    /// Key of the message for which the code was given, and the message, where it is kept.
+    pub first: Option<(String, Event)>,
+    /// Whether the sender wrote again meanwhile.
+    pub wrote_again: bool,
+    /// Author of the grant; `None` if the grant was revoked since.
+    pub granted_by: Option<String>,
+}
+
+/// The end of a pairing: one transaction.
+#[derive(Clone, Debug)]
+pub struct Welcome {
+    /// Instance.
+    pub instance: String,
+    /// Hash of the pairing request.
+    pub hash: String,
+    /// Notice to the sender.
+    pub notice: Option<NewDelivery>,
+    /// Message for which the code was given.
+    pub first: Option<NewInbox>,
 }
 
 /// An unreachable chat.

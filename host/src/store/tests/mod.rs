@@ -7,6 +7,7 @@ mod handoff;
 mod lineage;
 mod mirror;
 mod outbox;
+mod pairing;
 mod place;
 mod recovery;
 mod retention;
