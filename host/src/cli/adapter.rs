@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use super::args::AdapterCommand;
 use super::ask::{self, print, print_json, say, unexpected};
 use super::scratch::Scratch;
-use super::{Context, Failure, certify, new, try_out};
+use super::{Context, Failure, certify, new, offline, try_out};
 use crate::clock::{Clock, SystemClock};
 use crate::config;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest};
@@ -33,8 +33,8 @@ pub async fn adapter(context: &Context, command: AdapterCommand) -> Result<(), F
         AdapterCommand::Try(args) => try_out::try_out(context, args).await,
         AdapterCommand::Add { file } => add(context, &file).await,
         AdapterCommand::Remove { id } => remove(context, &id).await,
-        AdapterCommand::Enable { instance } => ask::done(context, &ControlRequest::AdapterEnable { instance }).await,
-        AdapterCommand::Disable { instance } => ask::done(context, &ControlRequest::AdapterDisable { instance }).await,
+        AdapterCommand::Enable { instance } => offline::done(context, &ControlRequest::AdapterEnable { instance }).await,
+        AdapterCommand::Disable { instance } => offline::done(context, &ControlRequest::AdapterDisable { instance }).await,
         AdapterCommand::Link { instance, rotate } => {
             ask::done(context, &ControlRequest::AdapterLink { instance, rotate }).await
         }

@@ -36,7 +36,7 @@ pub async fn running_file(context: &Context) -> Option<PathBuf> {
 }
 
 /// A host that cannot be asked: it has no socket yet or any more.
-fn deaf(home: &Path, pid: u32) -> Failure {
+pub(super) fn deaf(home: &Path, pid: u32) -> Failure {
     Failure::no_host(format!(
         "the host of {} (process {pid}) cannot be asked: it is starting or stopping, or somebody removed its control \
          socket; in that case `kill {pid}` stops it, and `hermes-host run` starts another",
@@ -60,10 +60,7 @@ async fn store(home: &Path, request: &ControlRequest) -> Result<ControlReply, Fa
         let sentence = format!("{} does not exist; `hermes-host run` makes it", database.display());
         return Err(Failure::failed(sentence));
     }
-    let lock = HostLock::take(home).map_err(|error| match error {
-        LockError::Held { .. } => Failure::failed(format!("{error}; it is starting or stopping, try again")),
-        error => Failure::failed(error.to_string()),
-    })?;
+    let lock = HostLock::take(home).map_err(|error| in_use(&error))?;
     let opened = Store::open(&database, Arc::new(SystemClock)).map_err(|error| Failure::failed(error.to_string()))?;
     let reply = records::read_only(&opened.store, request).await;
     opened.store.close().await.map_err(|error| Failure::failed(error.to_string()))?;
@@ -71,7 +68,15 @@ async fn store(home: &Path, request: &ControlRequest) -> Result<ControlReply, Fa
     answered(reply.ok_or_else(|| ClientError::NotRunning { home: home.to_owned() })?)
 }
 
-fn answered(reply: ControlReply) -> Result<ControlReply, Failure> {
+/// Reports a lock that cannot be taken.
+pub(super) fn in_use(error: &LockError) -> Failure {
+    match error {
+        LockError::Held { .. } => Failure::failed(format!("{error}; it is starting or stopping, try again")),
+        error => Failure::failed(error.to_string()),
+    }
+}
+
+pub(super) fn answered(reply: ControlReply) -> Result<ControlReply, Failure> {
     match reply {
         ControlReply::Error { kind, message } => Err(Failure::answered(kind, message)),
         reply => Ok(reply),

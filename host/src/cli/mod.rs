@@ -1,8 +1,8 @@
 //! The command line: one file per noun, one sentence per error.
 //!
-//! Commands talk to the running host over its socket. Those that only read open
-//! the store under `host.lock` when none runs. Listings print aligned tables, or
-//! JSON with `--json`; nothing is coloured, so a pipe sees what a person sees.
+//! Commands talk to the running host over its socket. If none runs, those that only read and those that change access
+//! or switch adapters open the store under `host.lock`. Listings print aligned tables, or JSON with `--json`; nothing is
+//! coloured, so a pipe sees what a person sees.
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage, 3 still running, 69 no host runs,
 //! 75 restart wanted, 78 the configuration refuses to start, 130 stopped by Ctrl-C.
@@ -18,6 +18,7 @@ mod exit;
 mod handoff;
 mod log;
 mod new;
+mod offline;
 mod outbox;
 mod pairing;
 mod run;

@@ -1,9 +1,9 @@
 //! `pairing`: strangers who asked for access, and who got it.
 
 use super::args::PairingCommand;
-use super::ask::{self, print, print_json, unexpected};
+use super::ask::{print, print_json, unexpected};
 use super::table::{Table, ago};
-use super::{Context, Failure};
+use super::{Context, Failure, offline};
 use crate::clock::{Clock, SystemClock};
 use crate::control::{ControlReply, ControlRequest, GrantInfo, PairingInfo};
 use crate::status::human::span;
@@ -12,17 +12,17 @@ pub async fn pairing(context: &Context, command: PairingCommand) -> Result<(), F
     match command {
         PairingCommand::List { json } => list(context, json).await,
         PairingCommand::Approve { instance, code } => {
-            ask::done(context, &ControlRequest::PairingApprove { instance, code }).await
+            offline::done(context, &ControlRequest::PairingApprove { instance, code }).await
         }
         PairingCommand::Revoke { instance, user } => {
-            ask::done(context, &ControlRequest::PairingRevoke { instance, user }).await
+            offline::done(context, &ControlRequest::PairingRevoke { instance, user }).await
         }
-        PairingCommand::Clear { instance } => ask::done(context, &ControlRequest::PairingClear { instance }).await,
+        PairingCommand::Clear { instance } => offline::done(context, &ControlRequest::PairingClear { instance }).await,
     }
 }
 
 async fn list(context: &Context, json: bool) -> Result<(), Failure> {
-    let reply = ask::host(context, &ControlRequest::PairingList {}).await?;
+    let reply = offline::host_or_offline(context, &ControlRequest::PairingList {}).await?;
     let ControlReply::Pairing { requests, grants } = &reply else { return Err(unexpected(&reply)) };
     if json {
         return print_json(&serde_json::json!({ "requests": requests, "grants": grants }));

@@ -130,6 +130,62 @@ fn without_a_host_its_commands_end_with_69_and_say_how_to_start_it() {
 }
 
 #[test]
+fn access_and_adapters_are_changed_without_a_host_under_its_lock() {
+    let world = World::new();
+    std::fs::create_dir(world.home()).unwrap();
+    world.file("[adapter.one]\nplugin = \"linecat\"\n[adapter.off]\nplugin = \"linecat\"\nenabled = false\n");
+    let clock = || std::sync::Arc::new(crate::clock::SystemClock);
+    let open = || crate::store::Store::open(&world.home().join("state.db"), clock()).unwrap();
+    let now_ms = crate::clock::Clock::now_ms(&crate::clock::SystemClock);
+    let mut book = hermes_core::pairing::PairingBook::default();
+    let offer = book.offer("one", "7", "Ada", now_ms, [7; 32]);
+    let hermes_core::pairing::Offer::New { code, request } = offer else { panic!("{offer:?}") };
+    let code = code.expose().to_owned();
+    let opened = open();
+    let changes = vec![crate::store::Change::PairingRequest(request)];
+    let order = crate::store::CommandTx { inbox: None, changes, reply: Vec::new(), now_ms };
+    block_on(async {
+        opened.store.command(order).await.unwrap();
+        opened.store.close().await.unwrap();
+    })
+    .unwrap();
+
+    world.runs("pairing list --json");
+    let lock = crate::app::HostLock::take(&world.home()).unwrap();
+    let failure = world.fails(&format!("pairing approve one {code}"));
+    assert!(failure.to_string().contains("cannot be asked: it is starting or stopping"), "{failure}");
+    drop(lock);
+    let failure = world.fails(&format!("pairing approve oen {code}"));
+    assert!(failure.to_string().contains("did you mean \"one\"?"), "{failure}");
+    for _ in 0..4 {
+        assert!(world.fails("pairing approve one AAAAAAAA").to_string().contains("more wrong"));
+    }
+    world.runs(&format!("pairing approve one {code}"));
+    for line in ["adapter disable one", "adapter enable one", "adapter disable one", "adapter disable off"] {
+        world.runs(line);
+    }
+    let failure = world.fails("adapter enable off");
+    assert!(failure.to_string().contains("says otherwise"), "{failure}");
+
+    let opened = open();
+    let granted: Vec<(&str, &str)> =
+        opened.loaded.grants.iter().map(|grant| (grant.user.as_str(), grant.granted_by.as_str())).collect();
+    assert_eq!(granted, [("7", "the operator")]);
+    assert!(opened.loaded.lockouts.is_empty() && opened.loaded.pairing.is_empty());
+    assert_eq!(opened.loaded.disabled_adapters, ["off", "one"]);
+    block_on(opened.store.close()).unwrap().unwrap();
+
+    world.runs("pairing revoke one 7");
+    world.runs("pairing clear");
+    assert_eq!(world.fails("pairing revoke one 7").code, FAILED);
+    assert!(held_by_nobody(&world));
+}
+
+fn held_by_nobody(world: &World) -> bool {
+    crate::app::held_by(&world.home()).is_none()
+}
+
+#[test]
 fn reading_commands_need_no_host_but_a_state() {
     let world = World::new();
     std::fs::create_dir(world.home()).unwrap();
