@@ -337,6 +337,11 @@ fn shown(instance: &str, known: &KnownChat) -> String {
     }
 }
 
+/// Returns a chat as a target of its instance.
+pub(crate) fn shown_as(address: &Address) -> String {
+    id(&address.instance, &address.chat)
+}
+
 fn id(instance: &str, chat: &Chat) -> String {
     match &chat.thread {
         Some(thread) => format!("{instance}:{}:{thread}", chat.id),

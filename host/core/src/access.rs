@@ -202,6 +202,16 @@ impl AccessPolicy {
         admitted.then(|| view.tier(sender, trust))
     }
 
+    /// Returns true if a list names a person on `instance`, or pairing let them in. Lists that admit anybody do not count.
+    pub fn knows(&self, instance: &str, person: &Sender, grants: &Grants) -> bool {
+        let view = self.view(instance);
+        let (own, policy) = (view.own, view.policy);
+        view.is_listed(person)
+            || [&own.operators, &own.admins].into_iter().any(|list| names(list, person))
+            || [&policy.operators, &policy.admins].into_iter().any(|list| view.names_here(list, person))
+            || grants.contain(instance, person)
+    }
+
     /// Returns the number of distinct ids in `allowed_users` of `instance` if there are several and no list of
     /// operators or admins names one, so that nobody is the operator. Returns `None` if the instance is
     /// unambiguous.

@@ -33,8 +33,12 @@ pub async fn adapter(context: &Context, command: AdapterCommand) -> Result<(), F
         AdapterCommand::Try(args) => try_out::try_out(context, args).await,
         AdapterCommand::Add { file } => add(context, &file).await,
         AdapterCommand::Remove { id } => remove(context, &id).await,
-        AdapterCommand::Enable { instance } => offline::done(context, &ControlRequest::AdapterEnable { instance }).await,
-        AdapterCommand::Disable { instance } => offline::done(context, &ControlRequest::AdapterDisable { instance }).await,
+        AdapterCommand::Enable { instance } => {
+            offline::done(context, &ControlRequest::AdapterEnable { instance }).await
+        }
+        AdapterCommand::Disable { instance } => {
+            offline::done(context, &ControlRequest::AdapterDisable { instance }).await
+        }
         AdapterCommand::Link { instance, rotate } => {
             ask::done(context, &ControlRequest::AdapterLink { instance, rotate }).await
         }

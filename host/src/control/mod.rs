@@ -25,7 +25,7 @@ pub use rights::{Caller, Identity};
 pub use server::{Answers, Seats, serve};
 pub use socket::{FILE_NAME, bind, remove};
 pub use tasks::{TaskEventInfo, TaskInfo};
-pub use tokens::{Run, RunTokens, TokenLease};
+pub use tokens::{Rights, Run, RunTokens, TokenLease};
 pub use words::*;
 
 #[cfg(test)]

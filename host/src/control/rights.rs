@@ -137,7 +137,13 @@ mod tests {
     use super::*;
 
     fn run(tier: Tier, owner: &str) -> Arc<Run> {
-        Arc::new(Run { tier, context: TurnContext { owner: owner.to_owned(), ..TurnContext::default() } })
+        let person = Some(owner.to_owned()).filter(|owner| !owner.is_empty());
+        Arc::new(Run {
+            tier,
+            reach: tier,
+            person,
+            context: TurnContext { owner: owner.to_owned(), ..TurnContext::default() },
+        })
     }
 
     fn send(file: Option<&str>) -> ControlRequest {

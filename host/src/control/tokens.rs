@@ -24,6 +24,10 @@ const MASKED: &str = "[control token]";
 pub struct Run {
     /// The tier of the person whose run it is.
     pub tier: Tier,
+    /// The tier of the person for messages to other chats; the host's own turns have that of the person they run for.
+    pub reach: Tier,
+    /// The person, named as owners are; `None` if nobody is known or several people speak in it.
+    pub person: Option<String>,
     /// The conversation in which it runs.
     pub context: TurnContext,
 }
@@ -43,6 +47,28 @@ pub struct RunTokens {
     left: OnceLock<BTreeSet<ProcessId>>,
 }
 
+/// The rights that one event gives to a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// The tier of its author.
+    pub tier: Tier,
+    /// The tier of its author for messages to other chats.
+    pub reach: Tier,
+    /// Its author, named as owners are.
+    pub person: Option<String>,
+}
+
+impl Rights {
+    /// Returns the rights that a run has in which both speak: the least of each.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            tier: self.tier.min(other.tier),
+            reach: self.reach.min(other.reach),
+            person: self.person.filter(|person| Some(person) == other.person.as_ref()),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Issued {
     token: ControlToken,
@@ -58,12 +84,13 @@ pub struct TokenLease {
 
 impl RunTokens {
     /// Issues the token of a run and writes it into its context.
-    pub fn issue(self: &Arc<Self>, chance: &dyn Chance, tier: Tier, context: &mut TurnContext) -> TokenLease {
+    pub fn issue(self: &Arc<Self>, chance: &dyn Chance, rights: Rights, context: &mut TurnContext) -> TokenLease {
         let mut bytes = [0; TOKEN_BYTES];
         chance.fill(&mut bytes);
         let token = ControlToken::new(bytes.iter().map(|byte| format!("{byte:02x}")).collect());
         context.control = token.clone();
-        let run = Arc::new(Run { tier, context: context.clone() });
+        let Rights { tier, reach, person } = rights;
+        let run = Arc::new(Run { tier, reach, person, context: context.clone() });
         self.all().push(Issued { token: token.clone(), run });
         TokenLease { tokens: Arc::clone(self), token }
     }
@@ -108,11 +135,15 @@ impl RunTokens {
 }
 
 impl TokenLease {
-    /// Lowers the rights of the run: somebody of this tier has spoken in it.
-    pub fn lower_to(&self, tier: Tier) {
+    /// Lowers the rights of the run: the author of an event with these rights has spoken in it.
+    pub fn lower_to(&self, rights: &Rights) {
         for issued in self.tokens.all().iter_mut().filter(|issued| issued.token == self.token) {
-            if tier < issued.run.tier {
-                issued.run = Arc::new(Run { tier, context: issued.run.context.clone() });
+            let Run { tier, reach, person, .. } = &*issued.run;
+            let before = Rights { tier: *tier, reach: *reach, person: person.clone() };
+            let after = before.clone().and(rights.clone());
+            if after != before {
+                let Rights { tier, reach, person } = after;
+                issued.run = Arc::new(Run { tier, reach, person, context: issued.run.context.clone() });
             }
         }
     }
@@ -135,12 +166,16 @@ mod tests {
     use super::*;
     use crate::chance::SystemChance;
 
+    fn rights(tier: Tier, person: &str) -> Rights {
+        Rights { tier, reach: tier, person: Some(person.to_owned()) }
+    }
+
     #[test]
     fn a_token_is_valid_for_its_run_only() {
         let tokens = Arc::new(RunTokens::default());
         let mut context = TurnContext { user_id: "7".to_owned(), ..TurnContext::default() };
-        let lease = tokens.issue(&SystemChance, Tier::User, &mut context);
-        let other = tokens.issue(&SystemChance, Tier::Operator, &mut TurnContext::default());
+        let lease = tokens.issue(&SystemChance, rights(Tier::User, "one:7"), &mut context);
+        let other = tokens.issue(&SystemChance, rights(Tier::Operator, "operator"), &mut TurnContext::default());
         let token = context.control.expose().to_owned();
         assert_eq!(token.len(), 2 * TOKEN_BYTES);
         let run = tokens.run_of(&token).unwrap();
@@ -161,12 +196,13 @@ mod tests {
     fn a_run_in_which_a_user_spoke_has_the_rights_of_a_user() {
         let tokens = Arc::new(RunTokens::default());
         let mut context = TurnContext::default();
-        let lease = tokens.issue(&SystemChance, Tier::Operator, &mut context);
+        let lease = tokens.issue(&SystemChance, rights(Tier::Operator, "operator"), &mut context);
         let before = tokens.run_of(context.control.expose()).unwrap();
-        lease.lower_to(Tier::User);
-        lease.lower_to(Tier::Admin);
-        let tier = |run: Weak<Run>| run.upgrade().map(|run| run.tier);
-        assert_eq!(tier(tokens.run_of(context.control.expose()).unwrap()), Some(Tier::User));
+        lease.lower_to(&rights(Tier::User, "one:7"));
+        lease.lower_to(&rights(Tier::Admin, "one:8"));
+        let tier = |run: Weak<Run>| run.upgrade().map(|run| (run.tier, run.reach, run.person.clone()));
+        let lowered = tier(tokens.run_of(context.control.expose()).unwrap());
+        assert_eq!(lowered, Some((Tier::User, Tier::User, None)), "and is nobody's alone");
         assert_eq!(tier(before), None, "an open connection loses the higher rights");
     }
 
@@ -174,7 +210,7 @@ mod tests {
     fn a_token_is_never_printed() {
         let tokens = Arc::new(RunTokens::default());
         let mut context = TurnContext::default();
-        let lease = tokens.issue(&SystemChance, Tier::User, &mut context);
+        let lease = tokens.issue(&SystemChance, rights(Tier::User, "one:7"), &mut context);
         let token = context.control.expose();
         assert!(!format!("{context:?}{tokens:?}{lease:?}").contains(token));
         assert_eq!(tokens.mask(format!("A={token}\n")), format!("A={MASKED}\n"));

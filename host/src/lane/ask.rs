@@ -232,7 +232,7 @@ impl Lane {
     }
 
     /// What somebody may do by now; what they might when the turn began does not count.
-    fn tier_of(&self, instance: &str, chat: &Chat, sender: &Sender) -> Tier {
+    pub(super) fn tier_of(&self, instance: &str, chat: &Chat, sender: &Sender) -> Tier {
         let adapter = self.host.adapter(instance);
         let trust =
             adapter.as_ref().map_or(Trust::None, |adapter| Trust::of(adapter.trusted(), &adapter.capabilities()));

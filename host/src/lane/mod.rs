@@ -48,7 +48,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use hermes_agent::{Message, TurnOutcome};
-use hermes_core::access::{HostCause, Origin};
+use hermes_core::access::{HostCause, Origin, Tier};
 use hermes_core::guard::{Admission, Arrival, Guard, Join, Windows};
 use hermes_core::ids::{DeliveryId, InboxId, SessionId, TurnId};
 use hermes_core::limits::{CONTINUATION_MS_MAX, LANE_HEALS_MAX};
@@ -60,10 +60,12 @@ use tokio::time::Instant;
 
 use crate::config::SessionConfig;
 use crate::context::{self, Heard, Place, Spoken, Urge};
+use crate::control::Rights;
 use crate::crash;
 use crate::events::{HostEvent, Permit, TurnNews, TurnWish};
 use crate::files::Files;
 use crate::host::Host;
+use crate::services::OPERATOR;
 use crate::store::{
     Admit, Change, CommandTx, CutOffTurn, EndTurn, Lineage, NewDelivery, NewSession, ObservedUpTo, Parent, RouteRow,
     StoreError, TurnEnd,
@@ -446,6 +448,19 @@ impl Lane {
         Some(running)
     }
 
+    /// Returns the rights that an event gives to its turn. The host's own events have those of a user; for messages to
+    /// other chats the person counts for whom the host speaks.
+    fn rights_of(&self, heard: &Heard) -> Rights {
+        let (event, tier) = (heard.event.get(), heard.event.tier());
+        let reach = match heard.event.origin() {
+            Origin::Sender => tier,
+            Origin::Host(_) if heard.owner.as_deref() == Some(OPERATOR) => Tier::Operator,
+            Origin::Host(_) if crate::wakes::is_nobody(&event.sender) => tier,
+            Origin::Host(_) => self.tier_of(&heard.place.instance, &event.chat, &event.sender).max(tier),
+        };
+        Rights { tier, reach, person: heard.owner.clone() }
+    }
+
     /// Runs a turn that is committed, behind the steps that it made in an earlier life of the host.
     async fn start(&mut self, turn: TurnId, mut groups: Vec<Vec<Heard>>, steps: Vec<Message>) -> Option<Running> {
         let remembered = self.memory.read(&self.host, &self.session).await;
@@ -460,9 +475,9 @@ impl Lane {
         let lost = self.host.losses.take(&self.session);
         request.system = context::with_note(request.system, lost.as_deref());
         // The turn has the rights of the least of those who speak in it.
-        let tiers = groups.iter().flatten().map(|heard| heard.event.tier());
-        let tier = tiers.fold(heard.event.tier(), std::cmp::Ord::min);
-        let lease = self.host.runs.issue(&*self.host.chance, tier, &mut request.context);
+        let others = groups.iter().flatten().map(|heard| self.rights_of(heard));
+        let rights = others.fold(self.rights_of(&heard), Rights::and);
+        let lease = self.host.runs.issue(&*self.host.chance, rights, &mut request.context);
         crash::point("mid_turn");
         self.look_away(groups.iter().flatten());
         if let Some(words) = files::missing(groups.iter().flatten().chain([&heard])) {

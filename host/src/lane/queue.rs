@@ -303,7 +303,7 @@ impl Lane {
         self.read_edits(&mut taken).await;
         self.look_away(taken.iter().flatten());
         if let Some(lease) = self.running.as_ref().and_then(|running| running.control.as_ref()) {
-            taken.iter().flatten().for_each(|heard| lease.lower_to(heard.event.tier()));
+            taken.iter().flatten().for_each(|heard| lease.lower_to(&self.rights_of(heard)));
         }
         let files = Files::of(&self.host, taken.iter().flatten()).await;
         let (said_by, messages): (Vec<_>, Vec<_>) =

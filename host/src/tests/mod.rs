@@ -23,6 +23,7 @@ mod listing;
 mod menus;
 mod observing;
 mod pairing;
+mod reach;
 mod reactions;
 mod resets;
 mod rest;

@@ -6,12 +6,15 @@ use futures_util::future::BoxFuture;
 use hermes_agent::tools::ports::{Messenger, STOPPED_OUTCOME, Search, UNKNOWN_OUTCOME};
 use hermes_agent::tools::{Ports, StartedCall, ToolCall};
 use hermes_agent::{AgentRuntime, EventSink, Message, Role, TurnOutcome, TurnRequest};
+use hermes_core::access::Tier;
 use hermes_core::context::TurnContext;
 use hermes_core::ids::{SessionId, TurnId};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
+use crate::chance::SystemChance;
+use crate::control::Rights;
 use crate::tools::{Lent, ports};
 
 /// Calls one tool that ends and one that does not; told what it did before, it answers.
@@ -175,7 +178,9 @@ fn an_agent_finds_only_what_whoever_asks_may_see() {
 fn an_agent_writes_to_another_chat_and_not_to_the_one_it_is_in() {
     let world = World::new();
     let lent = lent(&world);
-    let context = turn_of("7", "fake:7", None);
+    let mut context = turn_of("7", "operator", None);
+    let rights = Rights { tier: Tier::Operator, reach: Tier::Operator, person: Some("operator".to_owned()) };
+    let _lease = world.host().runs.issue(&SystemChance, rights, &mut context);
     let send = |target: &str| world.block_on(lent.send(&context, target, "tea is ready"));
     assert_eq!(send("fake:8"), Ok("fake:8".to_owned()));
     assert_eq!(world.chat("8").hears(1), ["tea is ready"]);

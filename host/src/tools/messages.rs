@@ -3,9 +3,10 @@
 use futures_util::future::BoxFuture;
 use hermes_agent::tools::ports::Messenger;
 use hermes_core::context::TurnContext;
+use hermes_core::delivery::strip_control;
 use hermes_protocol::Purpose;
 
-use super::Lent;
+use super::{Lent, reach};
 use crate::context::compose;
 use crate::targets::{self, Destination};
 
@@ -25,12 +26,17 @@ impl Messenger for Lent {
             if address.instance == context.source && address.chat.id == context.chat_id && thread == context.thread_id {
                 return Err("this is the chat you are in: what you answer goes there by itself".to_owned());
             }
-            let told = match &address.chat.thread {
-                Some(thread) => format!("{}:{}:{thread}", address.instance, address.chat.id),
-                None => format!("{}:{}", address.instance, address.chat.id),
-            };
-            let text = host.live().masker.mask(text).into_owned();
+            let told = targets::shown_as(&address);
+            let signature = reach::signature(&host, context, &address).await?;
+            let text = host.live().masker.mask(strip_control(text)).into_owned();
+            let text = signature.as_deref().map_or_else(|| text.clone(), |line| reach::below(line, &text));
             let delivery = compose(&host, &address.instance, address.chat, Purpose::Reply, text).await;
+            if signature.is_some() && delivery.parts.len() > 1 {
+                return Err(format!(
+                    "the message is too long: with the name of its sender it has to fit into one message of {told}; \
+                     nothing was sent, send it in shorter pieces"
+                ));
+            }
             let id = host.store.owe(delivery.clone()).await.map_err(|error| format!("it is not written ({error})"))?;
             host.carry(vec![id], vec![delivery]).await;
             Ok(told)

@@ -2,6 +2,7 @@
 //! chats, tasks. The agent's room knows only the ports.
 
 mod messages;
+mod reach;
 mod search;
 mod tasks;
 pub(crate) mod wakes;

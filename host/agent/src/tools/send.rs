@@ -43,7 +43,8 @@ impl Tool for SendMessage {
             name: "send_message",
             description:
                 "Sends a message to another chat: INSTANCE (its home channel), INSTANCE:CHAT, INSTANCE:CHAT:THREAD \
-                or INSTANCE:@NAME. Never use it to answer here."
+                or INSTANCE:@NAME. Never use it to answer here. For a user the host puts their name above a message that \
+                other people read; do not add it yourself."
                     .to_owned(),
             schema: json!({
                 "type": "object",
