@@ -1,4 +1,4 @@
-//! All instances of the host, and the files that wait for a section.
+//! All instances of the host, and the library files that no section uses.
 
 use std::{
     collections::BTreeMap,
@@ -26,12 +26,12 @@ use super::{
     terminal::Terminals,
 };
 
-/// Announcements of one instance that wait to be told.
+/// Announcements of one instance that may wait for the task that forwards them.
 const ANNOUNCEMENTS_MAX: usize = 16;
-/// Steps of an end that may each take their time: what is sent, disconnect, shutdown, destroy.
+/// Steps of an end that share the deadline: drain, disconnect, shutdown, destroy.
 const END_STEPS: u32 = 4;
 
-/// The first start of an instance: nothing was judged before it.
+/// The number of an instance's first start. Starts count from 1, so 0 means that none was judged.
 const FIRST_START: u64 = 1;
 
 /// All instances. Cheap to clone.
@@ -45,11 +45,11 @@ struct Inner {
     services: Arc<dyn HostServices>,
     events: mpsc::Sender<AdapterEvent>,
     instances: Mutex<BTreeMap<String, Entry>>,
-    /// What is part of the host itself, and neither planned nor listed.
+    /// The terminals. They are part of the host, so they are neither planned nor listed.
     built_in: OnceLock<AdapterHandle>,
-    /// Crashes that libraries inside the host caused.
+    /// Crashes that libraries inside the host caused in earlier runs.
     crashes: Arc<Crashes>,
-    /// What was last seen in the folders.
+    /// The result of the last scan of the folders.
     found: Mutex<Seen>,
 }
 
@@ -57,7 +57,7 @@ struct Inner {
 struct Seen {
     stamp: Vec<(PathBuf, u64, Option<SystemTime>)>,
     found: Vec<Found>,
-    /// What of it may start, and why the rest may not.
+    /// The files of `found` that may start, and the refusals of the rest.
     startable: Vec<Found>,
 }
 
@@ -68,7 +68,7 @@ struct Entry {
 }
 
 impl Adapters {
-    /// Starts all instances side by side and returns at once. Needs a tokio runtime.
+    /// Starts all instances concurrently and returns at once. Needs a tokio runtime.
     pub fn start(
         plan: Vec<AdapterPlan>,
         services: Arc<dyn HostServices>,
@@ -95,7 +95,7 @@ impl Adapters {
         adapters
     }
 
-    /// Removes the private copies that no instance has taken up, once all have had their turn.
+    /// Removes the private copies that no instance uses, once the first start of every enabled instance was judged.
     fn collect_copies(&self) {
         let instances = self.instances();
         let enabled = instances.values().filter(|entry| entry.wanted.borrow().enabled);
@@ -103,7 +103,7 @@ impl Adapters {
         let home = self.inner.settings.home.clone();
         tokio::spawn(async move {
             for judged in &mut judged {
-                // One that ended by then takes up nothing.
+                // An instance that ended in the meantime uses no copy.
                 let _ = judged.changed().await;
             }
             let collecting = tokio::task::spawn_blocking(move || files::collect(&home));
@@ -111,7 +111,7 @@ impl Adapters {
         });
     }
 
-    /// Instances over links that a test made; nothing supervises them.
+    /// Instances over links that a test made. No supervisor runs.
     #[cfg(test)]
     pub(crate) fn of(handles: Vec<AdapterHandle>, services: Arc<dyn HostServices>) -> Self {
         let entries = handles.into_iter().map(|handle| {
@@ -131,25 +131,25 @@ impl Adapters {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Adds the instance that is part of the host, once.
+    /// Adds the terminals as a built-in instance, once.
     pub fn build_in(&self, terminals: &Terminals) {
         let handle = terminals.handle(Arc::clone(&self.inner.services), Arc::clone(&self.inner.settings));
-        // There is one; a second call changes nothing.
+        // A second call changes nothing.
         let _ = self.inner.built_in.set(handle);
     }
 
-    /// The handle of an instance.
+    /// Returns the handle of an instance, or of the terminals.
     pub fn get(&self, instance: &str) -> Option<AdapterHandle> {
         let built_in = self.inner.built_in.get().filter(|handle| **handle.instance() == *instance);
         built_in.cloned().or_else(|| self.instances().get(instance).map(|entry| entry.handle.clone()))
     }
 
-    /// All handles that the configuration asks for, by name.
+    /// Returns the handles of all configured instances, by name.
     pub fn all(&self) -> Vec<AdapterHandle> {
         self.instances().values().map(|entry| entry.handle.clone()).collect()
     }
 
-    /// What `status` says about adapters: instances first, then files without a section.
+    /// Returns the adapters for `status`: instances first, then files without a section.
     pub fn statuses(&self) -> Vec<AdapterStatus> {
         let instances = self.instances();
         let mut statuses: Vec<AdapterStatus> = instances.values().map(|entry| status(&entry.handle)).collect();
@@ -159,10 +159,10 @@ impl Adapters {
         statuses
     }
 
-    /// Runs an instance again; also the way out of `failed`. False: there is none of this name.
+    /// Starts an instance again; also the way out of `failed`. Returns `false` if no instance has this name.
     pub fn enable(&self, instance: &str) -> bool {
         self.want(instance, |wanted, handle| {
-            // One that is up needs nothing; one that waits or failed is tried at once.
+            // A running instance is left alone. An instance that waits or failed is tried at once.
             let idle = !handle.is_online() && !matches!(handle.state(), AdapterState::Starting { .. });
             if idle || !wanted.enabled {
                 wanted.enabled = true;
@@ -171,20 +171,20 @@ impl Adapters {
         })
     }
 
-    /// Ends an instance until it is enabled. False: there is none of this name.
+    /// Ends an instance until it is enabled. Returns `false` if no instance has this name.
     pub fn disable(&self, instance: &str) -> bool {
         self.want(instance, |wanted, _| wanted.enabled = false)
     }
 
-    /// Ends an instance and starts it anew from the file that lies there. A file that may not be loaded changes
-    /// nothing but `status`: the running copy goes on. False: there is none of this name.
+    /// Ends an instance and starts it again from the current file. If the file may not be loaded, only `status`
+    /// changes: the running copy stays. Returns `false` if no instance has this name.
     pub fn reload(&self, instance: &str) -> bool {
         self.look();
         self.want(instance, |wanted, _| wanted.start += 1)
     }
 
-    /// As [`reload`](Self::reload), for whoever waits for what becomes of it. `None`: it is switched off, or there is none
-    /// of this name.
+    /// Does the same as [`reload`](Self::reload) and returns the start, so that a caller can wait for its outcome.
+    /// Returns `None` if the instance is disabled or no instance has this name.
     pub fn replace(&self, instance: &str) -> Option<Begun> {
         self.look();
         let mut begun = None;
@@ -195,9 +195,9 @@ impl Adapters {
         begun
     }
 
-    /// Takes over a new plan: what changed is restarted, what is gone is ended, what is new is started, and what failed
-    /// or did not take the place of what runs is tried again, since what was wrong may lie outside its section. Returns
-    /// what it started.
+    /// Applies a new plan: restarts changed instances, ends removed ones and starts new ones. Instances that failed or
+    /// kept their previous version are tried again, because the cause may lie outside their section. Returns the starts
+    /// that this began.
     pub fn apply(&self, plan: Vec<AdapterPlan>) -> Vec<Begun> {
         self.look();
         let mut begun = Vec::new();
@@ -236,7 +236,7 @@ impl Adapters {
         begun
     }
 
-    /// Ends all instances side by side: disconnect, shutdown, destroy. Nothing is sent after it returned.
+    /// Ends all instances concurrently: disconnect, shutdown, destroy. Nothing is sent after it returns.
     pub async fn shutdown(&self, deadline: Duration) {
         let entries = std::mem::take(&mut *self.instances());
         let step = (deadline / END_STEPS).min(self.inner.settings.end);
@@ -248,7 +248,7 @@ impl Adapters {
         let until = tokio::time::Instant::now() + deadline;
         if let Some(life) = self.inner.built_in.get().and_then(|handle| handle.shared.life.swap(None)) {
             life.give_up();
-            // It ends by its deadline, and stays behind in nothing.
+            // `destroy` ends by its deadline and leaves no resource behind.
             let _ = Arc::clone(&life.link).destroy(step).await;
         }
         for (handle, mut task) in tasks {
@@ -256,12 +256,12 @@ impl Adapters {
                 tracing::error!(target: "plugins", instance = %handle.instance(), "it did not end by the deadline");
                 task.abort();
             }
-            // Whatever became of it, nothing goes through it any more.
+            // Even if the instance did not end, the host stops using it.
             if let Some(life) = handle.shared.life.swap(None) {
                 life.give_up();
             }
         }
-        // This run ended in order: what its libraries do from here on harms nobody.
+        // This run ended in order. A crash that a library causes from here on is not held against it.
         self.inner.crashes.forget();
     }
 
@@ -274,13 +274,13 @@ impl Adapters {
             Some((manifest.clone(), found.place))
         });
         if let Some((manifest, place)) = found {
-            // Known before the first start, so that what is asked of a handle early is answered truly: what
-            // an earlier life of the host left is judged before the library is loaded.
+            // The manifest is set before the first start. Recovery asks the handle about deliveries of the previous run
+            // before the library is loaded.
             shared.describe(Arc::new(manifest), &plan.config);
             shared.trusted.fetch_or(place == Place::Beside, Ordering::Relaxed);
         }
         let handle = AdapterHandle { shared };
-        // What a message does to its adapter ends only that process then.
+        // In a separate process, a message that crashes its adapter ends only that process.
         let isolated = Arc::new(AtomicBool::new(inner.settings.isolated.contains(&plan.instance)));
         if isolated.load(Ordering::Relaxed) {
             tracing::warn!(
@@ -304,13 +304,13 @@ impl Adapters {
         true
     }
 
-    /// Looks into the folders again.
+    /// Scans the folders again.
     fn look(&self) {
         self.inner.look();
     }
 
-    /// Looks into the folders again where something came, went or was written since, so that a file which an operator
-    /// drops in is seen by whoever asks next. Touches the disk beside the runtime.
+    /// Scans the folders again if a file was added, removed or written, so that the next query sees a new file. Disk
+    /// access runs on a blocking thread.
     pub async fn look_again(&self) {
         let inner = Arc::clone(&self.inner);
         let looking = tokio::task::spawn_blocking(move || {
@@ -329,7 +329,7 @@ impl Adapters {
 
 impl Inner {
     fn look(&self) {
-        // The stamp comes first: what is written while the files are read is read again the next time.
+        // The stamp is taken first, so a file that is written during the scan is read again by the next scan.
         let stamp = self.settings.search.stamp();
         let found = discover(&self.settings.search);
         let startable = startable(found.clone());
@@ -341,7 +341,7 @@ impl Inner {
     }
 }
 
-/// Tells the dispatcher what happens to one instance, for as long as somebody holds it.
+/// Forwards the events of one instance to the dispatcher until its handle is dropped.
 async fn tell(
     handle: AdapterHandle,
     events: mpsc::Sender<AdapterEvent>,
@@ -367,7 +367,8 @@ async fn tell(
         if events.send(event).await.is_err() {
             return;
         }
-        // Counted, not derived from the state: a link that came, went and came is seen once here.
+        // Links are counted because the watch channel merges states: a link that was lost and replaced is seen once
+        // here.
         let Some(up) = weak.upgrade().map(|shared| shared.links.load(Ordering::Relaxed)) else { return };
         if is_state && up != links {
             links = up;
@@ -405,7 +406,8 @@ fn status(handle: &AdapterHandle) -> AdapterStatus {
     }
 }
 
-/// The word for the state of a file that cannot run. A library of something else is no adapter that failed.
+/// Returns the word for the state of a file that cannot run. A library without a manifest section is `ignored`, not
+/// `failed`.
 pub fn word_of(error: &super::LoadError) -> &'static str {
     match error {
         super::LoadError::NoSection { .. } => "ignored",
@@ -413,7 +415,7 @@ pub fn word_of(error: &super::LoadError) -> &'static str {
     }
 }
 
-/// A file without a section: ready to be used, or why it is not.
+/// The status of a file without a section: available, or the reason why it is not.
 fn available(found: &Found, used: &[&str]) -> Option<AdapterStatus> {
     let file = found.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (name, plugin, version, state, reason, code, guarantee) = match &found.manifest {

@@ -1,9 +1,8 @@
-//! Whether an instance has shown that its link works since something happened.
+//! The proof that the link of an instance works since a point in time.
 //!
-//! A delivery of which nobody knows whether it arrived is repeated once. The repeat is
-//! worth nothing over a link that swallows everything, so it waits for a round trip
-//! that came back after the doubt: something that was carried, a new link, or an answer
-//! to `health`, which is asked for as soon as somebody waits.
+//! A delivery with an unknown outcome is repeated once. The repeat is useless over a link that loses everything, so it
+//! waits for a round trip that completed after the doubt: a delivered message, a new link, or an answer to `health`,
+//! which the supervisor requests as soon as a delivery waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,17 +10,18 @@ use tokio::sync::{Notify, watch};
 
 use super::AdapterHandle;
 
-/// The round trips of one instance that came back.
+/// The completed round trips of one instance.
 pub(super) struct Alive {
     trips: watch::Sender<u64>,
-    /// Messages that were delivered.
+    /// Count of delivered messages.
     delivered: AtomicU64,
     asked: Notify,
-    /// Whether somebody sees to its `health`. What is part of the host has no link that could be lost.
+    /// `true` if a supervisor calls its `health`. The terminals have no link that could be lost, so for them it is
+    /// `false`.
     is_watched: AtomicBool,
 }
 
-/// How many round trips had come back at some time.
+/// The counts of completed round trips, links and deliveries at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trips {
     trips: u64,
@@ -39,29 +39,29 @@ impl Alive {
         }
     }
 
-    /// Notes that nobody watches it, and nobody has to.
+    /// Marks the instance as built in: no supervisor calls its `health`.
     pub(super) fn is_part_of_the_host(&self) {
         self.is_watched.store(false, Ordering::Relaxed);
     }
 
-    /// Notes that a round trip came back.
+    /// Records a completed round trip.
     pub(super) fn came_back(&self) {
         self.trips.send_modify(|trips| *trips = trips.wrapping_add(1));
     }
 
-    /// Notes that a message was delivered.
+    /// Records a delivered message.
     pub(super) fn carried_a_message(&self) {
         self.delivered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns once somebody wants to know whether it is alive.
+    /// Waits until a delivery requests a proof of the link.
     pub(super) async fn asked(&self) {
         self.asked.notified().await;
     }
 }
 
 impl AdapterHandle {
-    /// How many round trips have come back so far.
+    /// Returns the current counts.
     pub fn trips(&self) -> Trips {
         Trips {
             trips: *self.shared.alive.trips.borrow(),
@@ -70,23 +70,23 @@ impl AdapterHandle {
         }
     }
 
-    /// Whether a round trip came back after `before`.
+    /// Returns `true` if a round trip completed after `before`.
     pub fn is_proven_since(&self, before: Trips) -> bool {
         self.trips().trips != before.trips
     }
 
-    /// Whether a round trip came back after `before` over the link that there was; `None`: it is another link.
+    /// Returns `true` if a round trip completed after `before` over the same link, or `None` if the link was replaced.
     pub fn is_proven_over_the_same_link(&self, before: Trips) -> Option<bool> {
         let now = self.trips();
         (now.links == before.links).then_some(now.trips != before.trips)
     }
 
-    /// Whether a message was delivered after `before`.
+    /// Returns `true` if a message was delivered after `before`.
     pub fn has_delivered_since(&self, before: Trips) -> bool {
         self.trips().delivered != before.delivered
     }
 
-    /// Returns once a round trip came back after `before`; makes sure that there is one, as long as the link holds.
+    /// Waits for a round trip that completes after `before`, and requests a `health` call for it.
     pub async fn proven_since(&self, before: Trips) {
         let alive = &self.shared.alive;
         if alive.is_watched.load(Ordering::Relaxed) {
@@ -95,24 +95,24 @@ impl AdapterHandle {
             alive.came_back();
         }
         let mut trips = alive.trips.subscribe();
-        // The sender lives in the handle, so waiting cannot fail.
+        // The handle owns the sender, so waiting cannot fail.
         let _ = trips.wait_for(|trips| *trips != before.trips).await;
     }
 }
 
 #[cfg(test)]
 impl AdapterHandle {
-    /// Lets a test say when a round trip comes back.
+    /// Lets a test decide when a round trip completes.
     pub(crate) fn is_silent(&self) {
         self.shared.alive.is_watched.store(true, Ordering::Relaxed);
     }
 
-    /// Returns once somebody waits for a round trip.
+    /// Waits until a round trip is requested.
     pub(crate) async fn is_asked_for_life(&self) {
         self.shared.alive.asked().await;
     }
 
-    /// A round trip came back.
+    /// Records a completed round trip.
     pub(crate) fn shows_life(&self) {
         self.shared.alive.came_back();
     }

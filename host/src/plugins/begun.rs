@@ -1,39 +1,39 @@
-//! A start that somebody waits for: what becomes of it first.
+//! A start with a caller that waits for its first outcome.
 
 use std::time::Duration;
 
 use super::{AdapterHandle, AdapterState, said};
 
-/// A start that was asked for.
+/// A requested start.
 #[derive(Clone, Debug)]
 pub struct Begun {
     pub(super) handle: AdapterHandle,
-    /// Which start of its instance it is.
+    /// The number of this start, counted per instance.
     pub(super) start: u64,
 }
 
-/// What became of a start.
+/// The first outcome of a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is online.
+    /// The instance is online.
     Online,
-    /// It runs, has no link for this reason, and tries again by itself.
+    /// The instance runs without a link, for this reason, and retries by itself.
     NoLink(String),
-    /// What ran before goes on, for this reason.
+    /// The previous version stays in use, for this reason.
     Kept(String),
-    /// It does not run, for this reason, until a person does something.
+    /// The instance failed for this reason and waits for the operator.
     Failed(String),
-    /// Nothing yet, or somebody ended it meanwhile.
+    /// No outcome yet, or the instance was ended in the meantime.
     Pending,
 }
 
 impl Begun {
-    /// The instance.
+    /// Returns the name of the instance.
     pub fn instance(&self) -> &str {
         self.handle.instance()
     }
 
-    /// Waits for the first that becomes of it, for so long.
+    /// Waits at most `patience` for the first outcome.
     pub async fn outcome(&self, patience: Duration) -> Outcome {
         tokio::time::timeout(patience, self.first()).await.unwrap_or(Outcome::Pending)
     }
@@ -47,7 +47,7 @@ impl Begun {
         if let Some(why) = verdict {
             return if shared.told().kept.is_some() { Outcome::Kept(why) } else { Outcome::Failed(why) };
         }
-        // From its verdict on its state is that of this start.
+        // Once the start was judged, the state belongs to this start.
         let mut state = shared.state.subscribe();
         match state.wait_for(|life| !is_on_its_way(&life.state)).await {
             Ok(life) => became(&life.state),

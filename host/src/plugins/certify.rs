@@ -1,8 +1,8 @@
 //! `adapter certify FILE`: the conformance lists on a built library, as the host runs it.
 //!
-//! Two instances are made: one for the contract cases, one that connects to the stage. What they ask of the host is
-//! answered here, without a store, and remembered for the cases. Whoever calls this is a process of its own: a library
-//! may end it.
+//! Two instances are created: one for the contract cases, one that connects to the platform simulator. The host calls
+//! of both are answered here, without a store, and recorded for the cases. The caller is a process of its own, because
+//! a library may end it.
 
 mod board;
 
@@ -29,18 +29,18 @@ use super::{
     supervisor::Maker,
 };
 
-/// Name of the instance that is put to the test.
+/// Name of the instance under test.
 const INSTANCE: &str = "certify";
 
-/// What a cancelled call has to end in.
+/// Time in which a cancelled call has to end.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Runs the cases that `watch` asks for on the library at `path` behind this isolation. It needs a runtime with several threads: the stage
-/// is waited for.
+/// Runs the cases of `watch` on the library at `path` with this isolation. Needs a multi-threaded runtime, because
+/// waiting for the platform simulator blocks a thread.
 ///
 /// # Errors
 ///
-/// Why it cannot be put to the test, in one sentence.
+/// The reason why the library cannot be tested, in one sentence.
 pub async fn certify(
     path: &Path,
     sample: &Sample,
@@ -67,7 +67,7 @@ pub async fn certify(
     Ok(outcomes)
 }
 
-/// What instances are made of.
+/// The parts of which instances under test are created.
 struct Trial {
     admitted: Arc<Admitted>,
     isolation: Isolation,
@@ -81,7 +81,7 @@ impl Trial {
             Isolation::InProcess => IsolationChoice::InProcess,
             Isolation::Process => IsolationChoice::Process,
         };
-        // Nobody reads what is announced, and nothing else is asked of these services.
+        // Announcements have no reader here, and the board answers all other host calls.
         let (announcements, _) = mpsc::channel(1);
         let shared = Shared::new(&plan, Arc::clone(&self.settings), announcements);
         let handle = AdapterHandle { shared: Arc::new(shared) };
@@ -97,7 +97,8 @@ impl Trial {
     }
 }
 
-/// Why no instance of the library at `path` was made. There is no section here that could be mended, but a sample.
+/// Returns the reason why no instance of the library at `path` was created. It names the sample configuration, because
+/// there is no section to correct.
 fn unmade(error: LoadError, path: &Path) -> String {
     let path = path.display();
     let mend = "write its keys under [config] in a certify.toml, and name that file with --sample";
@@ -117,7 +118,7 @@ fn unmade(error: LoadError, path: &Path) -> String {
     error.to_string()
 }
 
-/// Answers nothing: the board does.
+/// Services that refuse every call: the board answers instead.
 struct Nobody;
 
 impl HostServices for Nobody {
@@ -132,7 +133,7 @@ struct Certified {
     link: Arc<dyn AdapterLink>,
     manifest: Vec<u8>,
     calls: mpsc::Receiver<HostCall>,
-    /// Calls that came while something else was waited for.
+    /// Calls that arrived while the caller waited for something else.
     waiting: VecDeque<HostCall>,
     run: Option<BoxFuture<'static, Answer>>,
     media: PathBuf,
@@ -145,7 +146,7 @@ impl Certified {
     }
 }
 
-/// How a call ends: in time, or after it was cancelled.
+/// Returns the answer of a call, in time or after its cancellation. `None`: no answer after `GRACE` either.
 async fn answered(link: &Arc<dyn AdapterLink>, method: &str, payload: &[u8], deadline: Duration) -> Option<Answer> {
     let mut call = link.call(method, payload.to_vec());
     match tokio::time::timeout(deadline, &mut call).await {
@@ -188,7 +189,7 @@ impl Subject for Certified {
             call = calls.recv() => call,
             answer = ended => {
                 self.run = None;
-                // What it did before its end comes before it.
+                // Calls that the instance made before `run` ended come before the end.
                 while let Ok(call) = self.calls.try_recv() {
                     self.waiting.push_back(call);
                 }
@@ -211,7 +212,7 @@ fn told(answer: Option<Answer>) -> hermes_conformance::Answer {
     })
 }
 
-/// The answer of a call that nobody asks a host for.
+/// The answer to a call that failed.
 fn refused(error: &CallError) -> (i32, Vec<u8>) {
     (status::ERR, serde_json::to_vec(error).expect("an error is always JSON"))
 }

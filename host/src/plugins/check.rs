@@ -1,4 +1,4 @@
-//! `adapter check FILE`: every step of the way in, one line each.
+//! `adapter check FILE`: every step before a library may run, one line each.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use super::{
     elf, files, schema,
 };
 
-/// One step and how it went.
+/// One step and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckLine {
     /// The step: `file`, `elf`, `versions`, `pin`, `load`, `schema`, `secrets`, `values`.
     pub name: &'static str,
-    /// Whether the library passed it.
+    /// `true` if the library passed the step.
     pub ok: bool,
-    /// One sentence.
+    /// The result in one sentence.
     pub sentence: String,
-    /// The stable code of a refusal.
+    /// The stable code of a refusal, or `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<&'static str>,
 }
@@ -34,7 +34,7 @@ impl CheckLine {
     }
 }
 
-/// Checks one file up to the first refusal. Its code runs in a child only.
+/// Checks one file up to the first refusal. Its code runs only in a child process.
 pub async fn check(path: &Path, settings: &AdapterSettings) -> Vec<CheckLine> {
     let mut lines = Vec::new();
     if let Err(error) = checked(path, settings, &mut lines).await {
@@ -49,13 +49,14 @@ pub async fn check(path: &Path, settings: &AdapterSettings) -> Vec<CheckLine> {
     lines
 }
 
-/// The first step that keeps the library from any host, in one sentence. Which bytes were accepted is no matter here.
+/// Returns the first refusal that does not depend on the accepted hash, in one sentence.
 pub async fn refusal(path: &Path, settings: &AdapterSettings) -> Option<String> {
     let lines = check(path, settings).await;
     lines.into_iter().find(|line| !line.ok && line.name != "pin").map(|line| line.sentence)
 }
 
-/// Whether these bytes were accepted. A check goes on in any case: nobody accepts what was not checked.
+/// Compares the bytes with the accepted hash. The check continues in any case, so that an operator can check a file
+/// before accepting it.
 fn pin(path: &Path, place: Place, admitted: &Admitted, settings: &AdapterSettings) -> Result<CheckLine, LoadError> {
     if place == Place::Beside {
         return Ok(CheckLine::passed("pin", "it lies beside the binary and is trusted like it"));

@@ -1,9 +1,9 @@
 //! Crashes of the host that a library inside it caused, found at the next start.
 //!
-//! While a library runs inside the host, a file in `run/inside` names its instance, its bytes and how far it came. A
-//! process that crashes writes the signal and the name of the thread to `run/last-words` ([`crate::ffi`]); the threads of
-//! an instance have its name. The next start reads both. A library that ended the host runs in a process of its own
-//! until its bytes change. Records lie in `run/crashed`, by the hash of the bytes.
+//! While a library runs inside the host, a file in `run/inside` names its instance, its hash and its phase. A crashing
+//! process writes the signal and the name of the thread to `run/last-words` ([`crate::ffi`]); the threads of an
+//! instance carry its name. The next start reads both. A library that crashed the host runs in a process of its own
+//! until its bytes change. Records are stored in `run/crashed`, named by the hash of the bytes.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -20,22 +20,22 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::files;
 use crate::ffi::{self, LAST_WORDS_EXIT};
 
-/// Deaths of the host while a library was loaded or connected that count as its doing. One may be a kill.
+/// Ends of the host during load or connect after which the library is blamed. A single one may have been a kill.
 const DEATHS: u32 = 2;
 /// Bytes of a thread's name that the kernel keeps.
 const THREAD_NAME_BYTES: usize = 15;
-/// The largest file of these that is read, in bytes.
+/// The largest of these files that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// How far an instance inside the host has come.
+/// The progress of an instance inside the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
-    /// Its library is loaded and its instance is made.
+    /// Its library is loading or its instance is being created.
     Loading,
-    /// Its first connect has not answered.
+    /// Its first connect has not answered yet.
     Connecting,
-    /// It has answered.
+    /// Its first connect has answered.
     Running,
 }
 
@@ -46,21 +46,21 @@ struct Entry {
     phase: Phase,
 }
 
-/// What is known of a library that may have ended the host.
+/// The record of a library that may have crashed the host.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     deaths: u32,
     why: String,
 }
 
-/// The memory of crashes below one home.
+/// The crash records below one home.
 pub(super) struct Crashes {
     run: PathBuf,
     next: AtomicU64,
 }
 
 impl Crashes {
-    /// Judges the end of the previous run of the host and forgets its traces.
+    /// Evaluates the end of the previous run and removes its traces.
     pub(super) fn judge(home: &Path) -> Self {
         let crashes = Self::of(home);
         let words = fs::read_to_string(crashes.last_words()).unwrap_or_default();
@@ -83,12 +83,12 @@ impl Crashes {
         crashes
     }
 
-    /// The memory of a home, for who starts no host.
+    /// Opens the records of a home without evaluating them.
     pub(super) fn of(home: &Path) -> Self {
         Self { run: home.join("run"), next: AtomicU64::new(0) }
     }
 
-    /// `is_attributed`: the words name an instance, so that the others are not to blame.
+    /// `is_attributed`: the last words name an instance, so the other instances are not blamed.
     fn judge_one(&self, entry: &Entry, words: &[(&str, &str)], is_attributed: bool) {
         let said = words.iter().find(|(_, thread)| is_thread_of(thread, &entry.instance));
         let (why, deaths) = match (said, entry.phase) {
@@ -122,7 +122,7 @@ impl Crashes {
         ))
     }
 
-    /// Notes that a library runs inside the host from now on.
+    /// Records that a library runs inside the host from now on.
     pub(super) fn enter(self: &Arc<Self>, instance: &str, sha256: &str) -> Inside {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.run.join("inside").join(format!("{instance}.{number}"));
@@ -132,7 +132,7 @@ impl Crashes {
         inside
     }
 
-    /// Opens the file for the last words of this process and has them written to it.
+    /// Opens the file for the last words of this process and registers it with the crash handlers.
     pub(super) fn keep_last_words(&self) {
         let open = || -> std::io::Result<File> {
             files::private_folder(&self.run)?;
@@ -144,13 +144,13 @@ impl Crashes {
         }
     }
 
-    /// Forgets what a run of the host has left behind: it ended in order, or was judged.
+    /// Removes the traces of a run that ended in order or was evaluated.
     pub(super) fn forget(&self) {
         for path in self.left() {
-            // One that stays is judged at the next start.
+            // A file that cannot be removed is evaluated at the next start.
             let _ = fs::remove_file(path);
         }
-        // Truncated, since this process may have it open.
+        // The file is truncated, not removed, because this process may have it open.
         let _ = OpenOptions::new().write(true).truncate(true).open(self.last_words());
     }
 
@@ -168,7 +168,7 @@ impl Crashes {
     }
 }
 
-/// A library inside the host. Forgotten when it is dropped.
+/// The note that a library runs inside the host. Dropping it removes the note.
 pub(super) struct Inside {
     crashes: Arc<Crashes>,
     path: PathBuf,
@@ -176,7 +176,7 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    /// Notes how far the instance has come.
+    /// Records the progress of the instance.
     pub(super) fn reached(&mut self, phase: Phase) {
         if self.entry.phase == phase {
             return;
@@ -185,7 +185,7 @@ impl Inside {
         self.write();
         let record = self.crashes.record(&self.entry.sha256);
         if phase == Phase::Running && read::<Record>(&record).is_some_and(|record| record.deaths < DEATHS) {
-            // One that stays only makes the next death count more.
+            // A record that stays only makes the next crash count more.
             let _ = fs::remove_file(record);
         }
     }
@@ -200,12 +200,12 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // One that stays is judged at the next start like one that ran.
+        // A file that stays is evaluated at the next start as if the library had run.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Whether the kernel's name of a thread is that of an instance's threads.
+/// Returns `true` if the kernel's name of a thread is the name of an instance's threads.
 fn is_thread_of(thread: &str, instance: &str) -> bool {
     let name = instance.as_bytes();
     thread.as_bytes() == &name[..name.len().min(THREAD_NAME_BYTES)]
@@ -218,7 +218,7 @@ fn in_words(word: &str) -> String {
     }
 }
 
-/// Replaces a file in one step: a crash leaves the old or the new one.
+/// Replaces a file atomically: after a crash either the old or the new content is there.
 fn write(path: &Path, what: &impl Serialize) -> std::io::Result<()> {
     let temporary = path.with_extension("tmp");
     fs::write(&temporary, serde_json::to_vec(what).expect("these have string keys only"))?;
@@ -237,13 +237,13 @@ fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
 mod tests {
     use super::*;
 
-    /// A run of the host in which `one` came so far, and that left these words; what the next start says of it.
+    /// Simulates a run in which `one` reached `phase` and left these last words; returns the verdict of the next start.
     fn judged(home: &Path, phase: Phase, words: &str) -> Option<String> {
         let crashes = Arc::new(Crashes::of(home));
         let mut inside = crashes.enter("a-rather-long-name", "abc");
         inside.reached(phase);
         fs::write(crashes.last_words(), words).unwrap();
-        // The process ended: nothing is dropped in order.
+        // A crash runs no destructor.
         std::mem::forget(inside);
         let next = Crashes::judge(home);
         assert!(next.left().is_empty(), "it is judged once");

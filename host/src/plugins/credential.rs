@@ -1,8 +1,8 @@
-//! One credential, one instance, on the whole machine.
+//! Credential locks: one credential is used by one instance on the whole machine.
 //!
-//! A lock is a file named by a hash, held by `flock`, so it is gone with the
-//! process that held it. It belongs to (home, instance): the same instance may
-//! hold it twice, which is what replacing one life by the next needs.
+//! A lock is a file named by a hash and held by `flock`, so it is released when its process ends. It belongs to (home,
+//! instance). The same instance may hold it twice, because during a replacement the old and the new incarnation hold it
+//! together.
 
 use std::{
     collections::BTreeMap,
@@ -22,41 +22,41 @@ use super::files;
 
 /// The longest identity, in bytes.
 const IDENTITY_BYTES_MAX: usize = 1024;
-/// The code of a refusal because another instance holds the credential.
+/// The error code if another instance holds the credential.
 pub(super) const IN_USE: &str = "credential_in_use";
-/// Credentials one instance holds at once.
+/// Credentials that one instance may hold at once.
 const CREDENTIALS_MAX: usize = 16;
 
-/// Who holds a lock, as written into its file.
+/// The holder of a lock, as written into its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Owner {
-    /// The home folder.
+    /// The home folder of the host.
     pub(super) home: PathBuf,
-    /// The instance.
+    /// The name of the instance.
     pub(super) instance: String,
 }
 
-/// The credentials of one instance while it runs.
+/// The credentials of one running instance.
 #[derive(Debug, Default)]
 pub(super) struct Credentials {
-    /// The locks that it holds.
+    /// The locks that the instance holds.
     pub(super) locks: Vec<CredentialLock>,
-    /// The refusal of its last lock, if another instance holds that credential.
+    /// The message of the last refusal, if another instance holds that credential.
     pub(super) in_use: Option<String>,
 }
 
-/// Locks held by this process, by file. `flock` does not count within a process, so this does.
+/// Locks held by this process, by file. `flock` does not exclude holders within one process, so this map does.
 static HELD: Mutex<BTreeMap<PathBuf, Held>> = Mutex::new(BTreeMap::new());
 
 struct Held {
     owner: Owner,
     holders: usize,
-    /// Open for as long as the lock is held.
+    /// The open file that holds the lock.
     file: File,
 }
 
 impl Held {
-    /// Whether another process would find this lock: its file may have been removed together with its folder.
+    /// Returns `true` if another process would find this lock. Its file may have been removed together with its folder.
     fn is_found_at(&self, path: &Path) -> bool {
         let same =
             |ours: &std::fs::Metadata, found: std::fs::Metadata| (ours.dev(), ours.ino()) == (found.dev(), found.ino());
@@ -65,7 +65,7 @@ impl Held {
     }
 }
 
-/// A lock. Given back when dropped.
+/// A credential lock. Dropping it releases the lock.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CredentialLock {
     path: PathBuf,
@@ -83,7 +83,8 @@ impl Drop for CredentialLock {
     }
 }
 
-/// Adds a lock to those of one life. One that it holds already is held once: it asks again at every connect.
+/// Adds a lock to those of one incarnation. A lock that it already holds is not added twice, because an adapter
+/// requests it at every connect.
 pub(super) fn keep(held: &mut Vec<CredentialLock>, lock: CredentialLock) -> Result<(), CallError> {
     if held.contains(&lock) {
         return Ok(());
@@ -95,8 +96,8 @@ pub(super) fn keep(held: &mut Vec<CredentialLock>, lock: CredentialLock) -> Resu
     Ok(())
 }
 
-/// Returns the folder of locks, which no other user can make or enter: in the user's runtime folder if that is private,
-/// otherwise in the state folder of the user's home directory.
+/// Returns the folder of locks, which no other user can create or enter: in the user's runtime folder if that is
+/// private, otherwise in the state folder of the user's home directory.
 ///
 /// # Errors
 ///
@@ -112,7 +113,7 @@ pub(super) fn folder(runtime_dir: Option<&Path>, user_home: Option<&Path>) -> Re
     })
 }
 
-/// Whether a folder belongs to this user and is closed to all others.
+/// Returns `true` if a folder belongs to this user and is closed to all others.
 fn is_private(folder: &Path) -> bool {
     std::fs::symlink_metadata(folder).is_ok_and(|meta| {
         meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o077 == 0
@@ -155,7 +156,7 @@ pub(super) fn lock(folder: &Path, plugin: &str, identity: &str, owner: &Owner) -
     Ok(CredentialLock { path })
 }
 
-/// Opens the file of a lock and takes it.
+/// Opens the file of a lock and locks it.
 fn open(path: &Path, owner: &Owner) -> Result<File, CallError> {
     let failed = |error: std::io::Error| {
         CallError::new("failed", format!("the credential lock {} cannot be taken: {error}", path.display()))
@@ -204,7 +205,7 @@ fn write_owner(file: &mut File, owner: &Owner) -> std::io::Result<()> {
     file.write_all(&serde_json::to_vec(owner)?)
 }
 
-/// Makes the folder, or refuses one that is not private.
+/// Creates the folder, or refuses a folder that is not private.
 fn prepare(folder: &Path) -> std::io::Result<()> {
     files::private_folder(folder)?;
     if is_private(folder) {
@@ -272,7 +273,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("locks");
         let mine = lock(&folder, "x", "1", &owner("/a", "one")).unwrap();
-        // Another open file of the same lock is what another process would have.
+        // A second open file stands for another process.
         let other = File::open(&mine.path).unwrap();
         assert!(rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
         let told = in_use_elsewhere(&mut File::open(&mine.path).unwrap());
@@ -321,7 +322,7 @@ mod tests {
         let again = lock(&folder, "x", "1", &owner("/a", "one")).unwrap();
         let other = File::open(&again.path).unwrap();
         assert!(rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
-        // Another process took it while its file was away.
+        // Another process locks a new file at the same path.
         std::fs::remove_file(&again.path).unwrap();
         let stranger = File::create(&again.path).unwrap();
         rustix::fs::flock(&stranger, FlockOperation::NonBlockingLockExclusive).unwrap();

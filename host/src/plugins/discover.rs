@@ -1,4 +1,4 @@
-//! Which libraries lie where, read without opening any of them.
+//! The search for library files, which opens none of them as a library.
 
 use std::{
     collections::BTreeMap,
@@ -16,32 +16,33 @@ use super::{AdapterSettings, LoadError, elf, files, lock::Accepted, lock::Plugin
 /// Prefix of a library that ships with the binary.
 const BESIDE_PREFIX: &str = "libhermes_adapter_";
 
-/// Files of one folder that are looked at.
+/// Files of one folder that are examined.
 const FILES_MAX: usize = 512;
 
-/// Folders in which libraries are looked for.
+/// The folders that are searched for libraries.
 #[derive(Clone, Debug, Default)]
 pub struct SearchPath {
-    /// The folder of the running binary; only libraries that ship with it count there.
+    /// The folder of the running binary. Only libraries that ship with the binary are used from it.
     pub beside: Option<PathBuf>,
-    /// Folders an operator drops libraries into.
+    /// The plugins folders of the operator.
     pub folders: Vec<PathBuf>,
 }
 
 impl SearchPath {
-    /// The folder of the running binary, and these folders.
+    /// Returns the folder of the running binary together with `folders`.
     pub fn beside_this_binary(folders: Vec<PathBuf>) -> Self {
         let exe = std::env::current_exe().and_then(fs::canonicalize).ok();
         Self { beside: exe.and_then(|exe| exe.parent().map(Path::to_owned)), folders }
     }
 
-    /// Why the file that is named like `plugin` is not its library, where there is such a file.
+    /// Returns the refusal of the file that is named like `plugin`, if there is one.
     pub fn refused(&self, plugin: &str) -> Option<LoadError> {
         let mut files = discover(self).into_iter().filter(|found| is_named(&found.path, plugin));
         files.find_map(|found| found.manifest.err())
     }
 
-    /// What changes when a file comes, goes or is written: cheaper than [`discover`], which reads every file.
+    /// Returns a value that changes when a file is added, removed or written. Cheaper than [`discover`], which reads
+    /// every file.
     pub(super) fn stamp(&self) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
         let folders = self.beside.iter().chain(&self.folders);
         let files = folders.flat_map(|folder| libraries(folder)).filter_map(|path| {
@@ -57,35 +58,35 @@ impl SearchPath {
     }
 }
 
-/// Where a library was found, which decides how far it is trusted.
+/// The place of a library, which decides how far it is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// Beside the binary: installed with it, trusted like it.
+    /// The folder of the binary: installed with it and trusted like it.
     Beside,
-    /// In a folder for plugins: pinned, in a process of its own by default.
+    /// A plugins folder: the hash is pinned, and the library runs in a process of its own by default.
     Folder,
 }
 
 /// One library that was found.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Where it lies.
+    /// The kind of folder.
     pub place: Place,
-    /// Its manifest, or why it is none.
+    /// Its manifest, or the refusal.
     pub manifest: Result<Manifest, LoadError>,
-    /// Set when it is newer than this host, which it allows.
+    /// A warning if the plugin is newer than this host but allows it.
     pub warning: Option<String>,
 }
 
-/// Lists the libraries of these folders in a stable order. A folder that does not exist holds none.
+/// Lists the libraries of these folders in a stable order. A missing folder counts as empty.
 ///
-/// A file that is reached through both kinds of folder counts as beside the binary.
+/// A file that is found through both kinds of folder counts as beside the binary.
 pub fn discover(search: &SearchPath) -> Vec<Found> {
     let mut places: BTreeMap<PathBuf, (PathBuf, Place)> = BTreeMap::new();
     if let Some(beside) = &search.beside {
-        // The file that runs, also after an upgrade has put another one in its place.
+        // The running binary, also after an upgrade replaced its file.
         let running = fs::metadata("/proc/self/exe").or_else(|_| std::env::current_exe().and_then(fs::metadata));
         let owner = running.map(|meta| meta.uid()).ok();
         for path in libraries(beside) {
@@ -106,7 +107,8 @@ pub fn discover(search: &SearchPath) -> Vec<Found> {
             Found { path, place, manifest: read.map(|library| library.manifest), warning }
         })
         .collect();
-    // Macros and other libraries of its build lie beside the binary, also where that folder is named as one for plugins.
+    // Proc macros and other build products lie next to the binary, also if that folder is configured as a plugins
+    // folder.
     let beside = search.beside.as_deref().map(real);
     let is_of_the_build = |found: &Found| {
         matches!(found.manifest, Err(LoadError::NoSection { .. })) && found.path.parent().map(real) == beside
@@ -116,8 +118,8 @@ pub fn discover(search: &SearchPath) -> Vec<Found> {
     found
 }
 
-/// What of these may start, as [`admit`] decides: a library that lies in several places is one, two that differ and
-/// carry one id keep each other from starting.
+/// Returns the libraries that may start, by the rules of [`admit`]: identical copies of a library count once; two
+/// different files with one id are both refused.
 pub fn startable(found: Vec<Found>) -> Vec<Found> {
     let mut kept: Vec<Found> = Vec::new();
     for mut one in found {
@@ -167,25 +169,26 @@ fn libraries(folder: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 ///
-/// Says what the file is instead of an adapter for this machine.
+/// The file is not an adapter for this machine; the error names the reason.
 pub fn inspect(path: &Path) -> Result<Manifest, LoadError> {
     elf::read(path).map(|library| library.manifest)
 }
 
-/// What an id without an accepted hash means.
+/// The treatment of an id without an accepted hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pin {
-    /// Its section accepts it: the hash is written down.
+    /// A section names it: the hash is recorded as accepted.
     AcceptNew,
-    /// Somebody only asks: nothing is written, and nothing is run.
+    /// A query: nothing is written, and no code runs.
     Compare,
-    /// Its code is about to run although no section starts it: only accepted bytes may.
+    /// The code is about to run without a section: only accepted bytes may.
     Accepted,
-    /// Somebody looks at the bytes themselves.
+    /// The caller inspects the bytes directly, so hashes are ignored.
     Ignore,
 }
 
-/// Whether the code of a library may run although no section names it: it ships with the host, or its bytes were accepted.
+/// Returns `true` if the code of a library may run without a section: it ships with the host, or its bytes were
+/// accepted.
 pub fn is_accepted(found: &Found, settings: &AdapterSettings) -> bool {
     let Ok(manifest) = &found.manifest else { return false };
     if found.place == Place::Beside {
@@ -196,8 +199,8 @@ pub fn is_accepted(found: &Found, settings: &AdapterSettings) -> bool {
     accepted.is_some_and(|accepted| files::sha256(&found.path).is_ok_and(|sha256| sha256 == accepted.sha256))
 }
 
-/// Accepts what sections name and nobody has accepted before: the libraries of these plugins. Nothing is run. A library
-/// that may not be accepted is refused again, with its reason, when its instance starts.
+/// Accepts the libraries of these plugins, which sections name, if none was accepted before. No code runs. A library
+/// that may not be accepted is refused again, with the reason, when its instance starts.
 pub fn accept_named(plugins: &[String], settings: &AdapterSettings) {
     for plugin in plugins {
         if let Err(error) = admit(plugin, settings) {
@@ -206,39 +209,39 @@ pub fn accept_named(plugins: &[String], settings: &AdapterSettings) {
     }
 }
 
-/// Where a file counts as lying: beside the binary only if it would be found there.
+/// Returns the place of a file: beside the binary only if a search would find it there.
 pub(super) fn place_of(path: &Path, search: &SearchPath) -> Place {
     let beside = SearchPath { beside: search.beside.clone(), folders: Vec::new() };
     let path = real(path);
     if discover(&beside).iter().any(|found| real(&found.path) == path) { Place::Beside } else { Place::Folder }
 }
 
-/// A library whose bytes may run.
+/// A library that passed every check of its bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Admitted {
-    /// The original.
+    /// The path of the original.
     pub(super) path: PathBuf,
-    /// The private copy.
+    /// The path of the private copy.
     pub(super) copy: PathBuf,
-    /// Hash of the copy.
+    /// SHA-256 of the copy, in hex.
     pub(super) sha256: String,
-    /// Holds the copy for as long as somebody runs it, or may run it again.
+    /// The open file that protects the copy from being collected.
     pub(super) _held: Arc<File>,
-    /// Where the original lies.
+    /// The place of the original.
     pub(super) place: Place,
-    /// The manifest.
+    /// The parsed manifest.
     pub(super) manifest: Manifest,
-    /// Its bytes in the section.
+    /// The JSON bytes of the manifest in the section.
     pub(super) manifest_json: String,
 }
 
-/// Why an instance of `plugin` would not start with the files as they lie; nothing is accepted by asking. What may pass by
-/// itself is no reason.
+/// Returns the refusal of a start of `plugin` with the current files, without accepting anything. Refusals that may
+/// pass by themselves are left out.
 pub fn refusal(plugin: &str, settings: &AdapterSettings) -> Option<LoadError> {
     admit_as(plugin, Pin::Compare, settings).err().filter(|error| !error.may_pass())
 }
 
-/// Finds the library of `plugin` and decides whether its bytes may run.
+/// Finds the library of `plugin` and decides if its bytes may run.
 pub(super) fn admit(plugin: &str, settings: &AdapterSettings) -> Result<Admitted, LoadError> {
     admit_as(plugin, Pin::AcceptNew, settings)
 }
@@ -250,7 +253,7 @@ fn admit_as(plugin: &str, pin: Pin, settings: &AdapterSettings) -> Result<Admitt
         match &found.manifest {
             Ok(manifest) if manifest.id == plugin => candidates.push(found),
             Ok(_) => {}
-            // A file named like the plugin explains best why it is missing.
+            // The refusal of a file that is named like the plugin is the best explanation.
             Err(error) if is_named(&found.path, plugin) => broken = broken.or(Some(error.clone())),
             Err(_) => {}
         }
@@ -278,7 +281,7 @@ fn is_named(path: &Path, plugin: &str) -> bool {
     stem == plugin || stem.strip_prefix("hermes_adapter_") == Some(plugin) || stem.ends_with(&format!("_{plugin}"))
 }
 
-/// Decides whether the bytes of `path` may run, and makes the copy that will.
+/// Decides if the bytes of `path` may run, and makes the private copy.
 pub(super) fn admit_file(
     path: &Path,
     place: Place,
@@ -289,7 +292,7 @@ pub(super) fn admit_file(
     let copy = files::private_copy(&mut judged, &settings.home)?;
     let library = judge_copy(path, place, pin, &copy, settings);
     if library.is_err() && copy.fresh {
-        // Bytes that may not run need not stay; nothing has opened the copy.
+        // A refused copy is removed; no other code has opened it.
         let _ = fs::remove_file(&copy.path);
     }
     let library = library?;
@@ -339,7 +342,7 @@ fn judge_copy(
     Ok(library)
 }
 
-/// Accepts the bytes of `path` as they are, whatever was accepted under its id before.
+/// Accepts the current bytes of `path` and replaces the hash that was accepted for its id before.
 ///
 /// # Errors
 ///

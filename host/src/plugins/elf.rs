@@ -1,8 +1,7 @@
-//! What a library file says about itself, read with bounds checks before any of its code can run.
+//! The reader of library files. It checks all bounds before any code of the file can run.
 //!
-//! `dlopen` runs constructors, so everything that may refuse a file by its bytes
-//! stands here. The loader follows the program headers; so does this reader,
-//! except for the manifest, whose section exists for readers only.
+//! `dlopen` runs constructors, so every check of the bytes is made here. This reader follows the program headers like
+//! the loader does, except for the manifest: the loader ignores its section.
 
 use std::{
     fs::File,
@@ -27,20 +26,20 @@ pub(super) const FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// The largest manifest, in bytes.
 const MANIFEST_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest name of a needed library that is looked at, in bytes.
+/// The longest name of a needed library that is read, in bytes.
 const NAME_BYTES_MAX: u64 = 4096;
 
-/// Entries of the dynamic table that are looked at.
+/// Entries of the dynamic table that are read.
 const DYNAMIC_ENTRIES_MAX: usize = 4096;
 
-/// What was read from a file.
+/// The result of reading a file.
 #[derive(Clone, Debug)]
 pub(super) struct ElfLibrary {
     /// The parsed manifest.
     pub(super) manifest: Manifest,
-    /// Its bytes as they stand in the section.
+    /// The JSON bytes of the manifest in the section.
     pub(super) manifest_json: String,
-    /// Set when the plugin is newer than this host, which it allows.
+    /// A warning if the plugin is newer than this host but allows it.
     pub(super) warning: Option<String>,
 }
 
@@ -49,10 +48,10 @@ pub(super) fn read(path: &Path) -> Result<ElfLibrary, LoadError> {
     read_copy(path, path)
 }
 
-/// Reads `copy`; refusals name `path`. Only what is looked at is read.
+/// Reads `copy`; refusals name `path`. Only the needed parts are read.
 pub(super) fn read_copy(path: &Path, copy: &Path) -> Result<ElfLibrary, LoadError> {
     let unreadable = |error: std::io::Error| LoadError::Unreadable { path: path.to_owned(), why: error.to_string() };
-    // A pipe is opened without waiting for somebody to write into it.
+    // NONBLOCK: opening a pipe does not wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(copy, flags, Mode::empty()).map_err(|error| unreadable(error.into()))?);
     let meta = file.metadata().map_err(unreadable)?;
@@ -65,7 +64,7 @@ pub(super) fn read_copy(path: &Path, copy: &Path) -> Result<ElfLibrary, LoadErro
     parse(path, &ReadCache::new(file))
 }
 
-/// Judges the bytes of the file at `path`.
+/// Checks the bytes of the file at `path`.
 fn parse<'data, R: ReadRef<'data>>(path: &Path, bytes: R) -> Result<ElfLibrary, LoadError> {
     let not_a_library =
         |why: &dyn std::fmt::Display| LoadError::NotALibrary { path: path.to_owned(), why: why.to_string() };
@@ -95,7 +94,7 @@ fn parse<'data, R: ReadRef<'data>>(path: &Path, bytes: R) -> Result<ElfLibrary, 
     Ok(ElfLibrary { manifest, manifest_json, warning })
 }
 
-/// The part of a manifest that every major keeps, so that a file of another major is refused for that reason.
+/// The fields of a manifest that every major version keeps, so that a file of another major is refused for its version.
 #[derive(Deserialize)]
 struct Versions {
     sdk: String,
@@ -123,7 +122,7 @@ fn read_manifest<'data, R: ReadRef<'data>>(
     Ok((manifest, json.to_owned()))
 }
 
-/// Refuses what the loader would stumble over: static thread-local storage and another C library.
+/// Refuses what the loader cannot handle: static thread-local storage and another C library.
 fn check_dynamic<'data, R: ReadRef<'data>>(
     path: &Path,
     bytes: R,
@@ -151,7 +150,8 @@ fn check_dynamic<'data, R: ReadRef<'data>>(
     if flags & u64::from(elf::DF_STATIC_TLS) != 0 {
         return Err(LoadError::StaticTls { path: path.to_owned() });
     }
-    // The string table is named by its address; the segment that holds it says where it lies in the file.
+    // The dynamic table names the string table by address. The segment that holds the address gives its offset in the
+    // file.
     let table = segments.iter().find_map(|segment| {
         let start = segment.p_vaddr(endian);
         let inside = segment.p_type(endian) == elf::PT_LOAD
@@ -167,7 +167,7 @@ fn check_dynamic<'data, R: ReadRef<'data>>(
     Ok(())
 }
 
-/// Refuses a library that needs the C library this host does not run on.
+/// Refuses a library that needs another C library than this host.
 fn check_libc(path: &Path, needed: &str) -> Result<(), LoadError> {
     let musl = needed.starts_with("libc.musl-") || needed.starts_with("ld-musl-");
     let glibc = needed == "libc.so.6";
@@ -182,7 +182,7 @@ fn check_libc(path: &Path, needed: &str) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// The ELF number of the machine this host was built for, where it is known here.
+/// Returns the ELF number of the host's machine, or `None` for an unlisted architecture.
 fn host_machine() -> Option<u16> {
     match std::env::consts::ARCH {
         "x86_64" => Some(elf::EM_X86_64),

@@ -1,58 +1,59 @@
-//! Why a library does not become a running adapter: one variant, one code, one sentence each.
+//! The refusals of libraries and instances: one variant, one code and one sentence each.
 //!
-//! A sentence says what is wrong, names both versions where they matter, and ends
-//! with what mends it. The code is stable: scripts and the compatibility tests
-//! compare it, never the sentence.
+//! A sentence states the problem, names both versions where they matter, and ends with the fix. The code is stable:
+//! scripts and the compatibility tests compare it, never the sentence.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Why one library or one instance was refused; the others run on.
+/// The refusal of one library or one instance. The others keep running.
 ///
-/// It crosses from the child that meets it to the host as JSON.
+/// The child process sends it to the host as JSON.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 #[serde(tag = "code", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The section names a plugin that no folder holds. The operator mends it.
+    /// The section names a plugin that no folder contains. The operator adds the file or removes the section.
     #[error("no library with the id \"{plugin}\" in {folders}: put its .so there, or remove the section")]
     NoFile {
-        /// The id that was looked for.
+        /// The id of the plugin.
         plugin: String,
-        /// Where it was looked for.
+        /// The folders that were searched.
         folders: String,
     },
-    /// Two different files carry one id. The operator removes one.
+    /// Two different files have the same id. The operator removes one.
     #[error("the id \"{id}\" is carried by two different files, {first} and {second}: remove one of them")]
     SameId {
         /// The id.
         id: String,
-        /// One file.
+        /// The first file.
         first: PathBuf,
         /// The other file.
         second: PathBuf,
     },
-    /// The file cannot be read or copied. The operator mends it.
+    /// The file cannot be read or copied. The operator corrects its permissions or replaces it.
     #[error("{path} cannot be read: {why}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         why: String,
     },
-    /// Something of the host's own cannot be written. It mends itself when there is room, or the operator does.
+    /// A file of the host cannot be written. The error passes when there is room, or the operator corrects the
+    /// permissions.
     #[error("{what} cannot be written to {path}: {why}; make room there, or let the user of this host write there")]
     Unwritable {
-        /// What was to be written.
+        /// The content that was to be written.
         what: String,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         why: String,
     },
-    /// A folder, device, socket or dangling link. The operator names another, or takes it out of the plugins folder.
+    /// A folder, device, socket or dangling link. The operator names another file, or removes it from the plugins
+    /// folder.
     #[error("{path} is not a regular file: a library of an adapter is one")]
     NotRegular {
         /// The file.
@@ -63,30 +64,30 @@ pub enum LoadError {
     OutsideFolder {
         /// The link.
         path: PathBuf,
-        /// Where it leads.
+        /// The target of the link.
         target: PathBuf,
     },
-    /// Somebody else owns the file. The operator changes the owner.
+    /// The file belongs to another user. The operator changes the owner.
     #[error("{path} belongs to user {uid}, neither to the user of this host nor to root: chown it to yourself")]
     ForeignOwner {
         /// The file or its folder.
         path: PathBuf,
-        /// Who owns it.
+        /// The user id of the owner.
         uid: u32,
     },
-    /// Everybody may write it. The operator runs the chmod.
+    /// The file is writable by everybody. The operator runs the chmod.
     #[error("{path} can be written by everybody: run `chmod o-w {path}`")]
     WorldWritable {
         /// The file or its folder.
         path: PathBuf,
     },
-    /// A group of several people may write it. The operator runs the chmod.
+    /// The file is writable by a group with several members. The operator runs the chmod.
     #[error("{path} can be written by a shared group: run `chmod g-w {path}`")]
     GroupWritable {
         /// The file or its folder.
         path: PathBuf,
     },
-    /// Other bytes than those that were accepted. The operator looks and accepts them.
+    /// The bytes differ from those that were accepted. The operator reviews and accepts them.
     #[error(
         "{path} changed since it was accepted (sha256 was {accepted}, is {found}): if that was you, run `hermes-host adapter add {path}`"
     )]
@@ -95,10 +96,10 @@ pub enum LoadError {
         path: PathBuf,
         /// The hash in `plugins.lock`.
         accepted: String,
-        /// The hash of the bytes that lie there.
+        /// The hash of the current bytes.
         found: String,
     },
-    /// Bytes that nobody has accepted, where only accepted ones may run. The operator accepts them.
+    /// The bytes are not accepted, and only accepted ones may run. The operator accepts them.
     #[error(
         "{path} is not accepted, so no code of it was run: `hermes-host adapter add {path}` accepts it, and so does a host that starts with its section"
     )]
@@ -106,7 +107,7 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
     },
-    /// The library failed in the short-lived process that opens it before the host does. The author corrects it.
+    /// The library failed in the short-lived process that opens it before the host does. The author fixes it.
     #[error(
         "{path} was not loaded, since it failed in a process of its own first: {why}; report it to its author, or replace the file and run `hermes-host adapter reload`"
     )]
@@ -116,15 +117,15 @@ pub enum LoadError {
         /// The failure.
         why: String,
     },
-    /// No ELF shared library. The operator replaces the file.
+    /// Not an ELF shared library. The operator replaces the file.
     #[error("{path} is not a shared library: {why}; replace it by the author's build")]
     NotALibrary {
         /// The file.
         path: PathBuf,
-        /// What does not parse.
+        /// The part that does not parse.
         why: String,
     },
-    /// Built for another machine. The operator fetches the right build.
+    /// Built for another machine. The operator installs the right build.
     #[error("{path} is built for {found}, this host runs on {expected}: fetch the build for this machine")]
     WrongMachine {
         /// The file.
@@ -134,17 +135,17 @@ pub enum LoadError {
         /// Class and machine of the host.
         expected: String,
     },
-    /// Needs another C library. The operator fetches the right build.
+    /// Needs another C library. The operator installs the right build.
     #[error("{path} needs the C library {found}, this host runs on {expected}: fetch the build for {expected}")]
     WrongLibc {
         /// The file.
         path: PathBuf,
-        /// What it needs.
+        /// The C library that it needs.
         found: String,
-        /// What the host runs on.
+        /// The C library of the host.
         expected: String,
     },
-    /// Carries static thread-local storage. The author removes the custom allocator.
+    /// Contains static thread-local storage. The author removes the custom allocator.
     #[error(
         "{path} carries static thread-local storage (DF_STATIC_TLS), which breaks loading: its author has to build it without a global allocator of its own"
     )]
@@ -152,7 +153,7 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
     },
-    /// No manifest section. The operator names another file, or takes it out of the plugins folder.
+    /// No manifest section. The operator names another file, or removes it from the plugins folder.
     #[error(
         "{path} has no section .hermes.adapter, so it is not an adapter: only libraries of adapters belong into a plugins folder"
     )]
@@ -160,12 +161,12 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
     },
-    /// The manifest does not parse or contradicts itself. The author mends it.
+    /// The manifest does not parse or contradicts itself. The author fixes it.
     #[error("{path} has a bad manifest: {why}; its author has to mend it")]
     BadManifest {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
     /// Built with an SDK of an earlier major. The author rebuilds it.
@@ -188,7 +189,7 @@ pub enum LoadError {
         /// SDK of the host.
         host: String,
     },
-    /// Built with a newer minor, and it does not run on this host. The operator updates the host.
+    /// Built with a newer minor version and not compatible with this host. The operator updates the host.
     #[error("{path} is built with SDK {plugin} and does not run on the SDK {host} of this host: update hermes-host")]
     NewerMinor {
         /// The file.
@@ -198,24 +199,24 @@ pub enum LoadError {
         /// SDK of the host.
         host: String,
     },
-    /// Demands another host. The operator updates the host.
+    /// Requires another version of the host. The operator updates the host.
     #[error(
         "{path} requires a host with SDK \"{requires}\", this one has {host}: update hermes-host or use an older build"
     )]
     RequiresHost {
         /// The file.
         path: PathBuf,
-        /// What it demands.
+        /// The required SDK version.
         requires: String,
         /// SDK of the host.
         host: String,
     },
-    /// The system's loader refused it. The operator or the author mends what it names.
+    /// The system's loader refused it. The operator or the author fixes the reported problem.
     #[error("{path} cannot be opened: {why}")]
     Dlopen {
         /// The file.
         path: PathBuf,
-        /// What the loader said.
+        /// The error of the loader.
         why: String,
     },
     /// No root module. The author exports it.
@@ -224,7 +225,7 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
     },
-    /// Another abi_stable. The author rebuilds it.
+    /// Built with another version of `abi_stable`. The author rebuilds it.
     #[error(
         "{path} has another binary header than this host (SDK {host}): its author has to rebuild it with the published SDK"
     )]
@@ -246,13 +247,13 @@ pub enum LoadError {
         /// SDK of the host.
         host: String,
     },
-    /// `manifest()` is not what the section says. The author rebuilds it.
+    /// `manifest()` differs from the manifest in the section. The author rebuilds it.
     #[error("{path} says something else when it runs than its section .hermes.adapter: its author has to rebuild it")]
     ManifestDiffers {
         /// The file.
         path: PathBuf,
     },
-    /// The section does not fit the adapter's schema. The operator mends it.
+    /// The section does not fit the adapter's schema. The operator corrects it.
     #[error("[adapter.{instance}] does not fit the adapter: {problems}")]
     ConfigRefused {
         /// The instance.
@@ -260,56 +261,56 @@ pub enum LoadError {
         /// All problems, separated by semicolons.
         problems: String,
     },
-    /// `create` answered with an error. The operator mends the configuration.
+    /// `create` returned an error. The operator corrects the configuration.
     #[error("[adapter.{instance}] was refused by its adapter: {why}")]
     CreateFailed {
         /// The instance.
         instance: String,
-        /// The adapter's sentence.
+        /// The adapter's error message.
         why: String,
     },
-    /// `create` panicked. The author mends it.
+    /// `create` panicked. The author fixes it.
     #[error("the adapter of {instance} panicked while it was created: {why}; report it to its author")]
     CreatePanicked {
         /// The instance.
         instance: String,
-        /// What is known.
+        /// The known details.
         why: String,
     },
-    /// `create` did not return. The author mends it.
+    /// `create` did not return. The author fixes it.
     #[error("the adapter of {instance} did not come up within {deadline_ms} ms; report it to its author")]
     CreateTimedOut {
         /// The instance.
         instance: String,
-        /// The deadline.
+        /// The deadline, in milliseconds.
         deadline_ms: u64,
     },
-    /// A program says that it is another plugin than its section names. The operator mends the section.
+    /// A program reports another plugin id than its section names. The operator corrects the section.
     #[error(
         "the program `{program}` is the plugin \"{found}\", [adapter.{instance}] runs it as \"{expected}\": write plugin = \"{found}\" there, or correct `command`"
     )]
     OtherPlugin {
         /// The instance.
         instance: String,
-        /// The program.
+        /// The path of the program.
         program: String,
-        /// What its manifest says.
+        /// The id in its manifest.
         found: String,
-        /// What the section says.
+        /// The id in the section.
         expected: String,
     },
-    /// The child process of the adapter did not come up. The operator looks at the machine.
+    /// The child process of the adapter did not start. The operator checks the machine.
     #[error("the process of {instance} did not come up: {why}")]
     ProcessFailed {
         /// The instance or the file.
         instance: String,
-        /// What is known.
+        /// The known details.
         why: String,
     },
 }
 
 impl LoadError {
-    /// Returns the stable word for this refusal.
+    /// Returns the stable code of this refusal.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoFile { .. } => "no_file",
@@ -348,7 +349,7 @@ impl LoadError {
         }
     }
 
-    /// Whether the same bytes and the same configuration may fare better later.
+    /// Returns `true` if the same bytes and the same configuration may succeed later.
     pub fn may_pass(&self) -> bool {
         matches!(
             self,

@@ -1,8 +1,7 @@
-//! Which files may be loaded, and the private copy that is loaded in their place.
+//! The checks of library files, and the private copies that are loaded in their place.
 //!
-//! The copy is named by the hash of the bytes that were copied, so a file that
-//! changes while it is read is either refused or loaded as it was read. A copy is
-//! never written again: overwriting a mapped library ends the process.
+//! A copy is named by the hash of the copied bytes, so a file that changes during the read is either refused or loaded
+//! as it was read. A copy is never written again: overwriting a mapped library crashes the process.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -20,27 +19,27 @@ use sha2::{Digest, Sha256};
 
 use super::{LoadError, elf::FILE_BYTES_MAX};
 
-/// Bit of a mode: everybody may write.
+/// Mode bit: others may write.
 const WRITE_OTHERS: u32 = 0o002;
-/// Bit of a mode: the group may write.
+/// Mode bit: the group may write.
 const WRITE_GROUP: u32 = 0o020;
-/// Bit of a mode: in this folder only owners remove.
+/// Mode bit: only owners may remove files of this folder.
 const STICKY: u32 = 0o1000;
-/// How often a copy is made that is collected at once.
+/// Attempts to make a copy that another process collects at once.
 const COPIES_MAX: usize = 3;
 /// Bytes copied at a time.
 const CHUNK_BYTES: usize = 128 * 1024;
 
-/// A file that may be read, opened.
+/// An open file that passed the checks of type, owner and mode.
 #[derive(Debug)]
 pub(super) struct Judged {
-    /// The file itself, links resolved.
+    /// The path with links resolved.
     pub(super) path: PathBuf,
-    /// Opened for reading; what is copied comes from here.
+    /// The file, open for reading. Copies read from it.
     pub(super) file: File,
 }
 
-/// Opens `path` if it is a regular file that stays in its folder and that nobody else can write.
+/// Opens `path` if it is a regular file, stays in its folder and cannot be written by others.
 pub(super) fn judge(path: &Path) -> Result<Judged, LoadError> {
     let unreadable = |error: std::io::Error| LoadError::Unreadable { path: path.to_owned(), why: error.to_string() };
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -58,7 +57,7 @@ pub(super) fn judge(path: &Path) -> Result<Judged, LoadError> {
     if !fs::metadata(&real).map_err(unreadable)?.is_file() {
         return Err(LoadError::NotRegular { path: path.to_owned() });
     }
-    // O_NOFOLLOW: what was resolved above may have been swapped for a link since; O_NONBLOCK: or for a pipe.
+    // NOFOLLOW and NONBLOCK: since the checks above, the path may have been replaced by a link or a pipe.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(&real, flags, Mode::empty()).map_err(|error| unreadable(error.into()))?);
     let meta = file.metadata().map_err(unreadable)?;
@@ -67,7 +66,7 @@ pub(super) fn judge(path: &Path) -> Result<Judged, LoadError> {
     }
     judge_mode(&real, meta.uid(), meta.gid(), meta.mode())?;
     let inside = fs::metadata(&folder).map_err(unreadable)?;
-    // In a sticky folder others can add files, which their owner betrays, but not replace ours.
+    // In a sticky folder others can add files, which the owner check detects, but cannot replace ours.
     if inside.mode() & STICKY == 0 {
         judge_mode(&folder, inside.uid(), inside.gid(), inside.mode())?;
     }
@@ -92,7 +91,7 @@ fn judge_mode(path: &Path, uid: u32, gid: u32, mode: u32) -> Result<(), LoadErro
     Ok(())
 }
 
-/// Whether `gid` is the group that holds the user `uid` alone: named like the user, nobody else in it.
+/// Returns `true` if `gid` is the private group of the user `uid`: named like the user, without other members.
 fn is_private_group(passwd: &str, group: &str, uid: u32, gid: u32) -> bool {
     let mut owner = None;
     for line in passwd.lines() {
@@ -114,25 +113,25 @@ fn is_private_group(passwd: &str, group: &str, uid: u32, gid: u32) -> bool {
     })
 }
 
-/// A private copy, named by the hash of what it holds.
+/// A private copy, named by the hash of its bytes.
 #[derive(Clone, Debug)]
 pub(super) struct PrivateCopy {
-    /// Where it lies.
+    /// The path of the copy.
     pub(super) path: PathBuf,
     /// The hash, in hex.
     pub(super) sha256: String,
-    /// Whether this call made it.
+    /// `true` if this call created it.
     pub(super) fresh: bool,
-    /// Holds it: what somebody holds is not collected.
+    /// The open file that holds the shared lock. A held copy is not collected.
     pub(super) held: Arc<File>,
 }
 
-/// Where private copies lie below a home.
+/// Returns the folder of private copies below a home.
 pub(super) fn copies(home: &Path) -> PathBuf {
     home.join("run").join("plugins")
 }
 
-/// Copies a judged file to `<home>/run/plugins/<sha256>.so`.
+/// Copies a checked file to `<home>/run/plugins/<sha256>.so`.
 pub(super) fn private_copy(judged: &mut Judged, home: &Path) -> Result<PrivateCopy, LoadError> {
     let folder = copies(home);
     for _ in 0..COPIES_MAX {
@@ -152,13 +151,13 @@ pub(super) fn private_copy(judged: &mut Judged, home: &Path) -> Result<PrivateCo
     Err(LoadError::Unwritable { what: "a private copy".to_owned(), path: folder, why })
 }
 
-/// Which side of a copy failed.
+/// The side of a copy that failed.
 enum Failed {
     Reading(std::io::Error),
     Writing(std::io::Error),
 }
 
-/// `None`: what was copied was collected before it could be held.
+/// Makes one copy. `None`: another process collected the copy before it could be held.
 fn copy(from: &mut File, folder: &Path) -> Result<Option<PrivateCopy>, Failed> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     from.rewind().map_err(Failed::Reading)?;
@@ -170,14 +169,14 @@ fn copy(from: &mut File, folder: &Path) -> Result<Option<PrivateCopy>, Failed> {
         place(&temporary, &path, folder, sha256).map_err(Failed::Writing)
     });
     if copied.is_err() {
-        // The first error is the one to tell; a left-over is removed at the next start.
+        // The first error is reported. The next start removes a temporary file that stays.
         let _ = fs::remove_file(&temporary);
     }
     copied
 }
 
 fn place(temporary: &Path, path: &Path, folder: &Path, sha256: String) -> std::io::Result<Option<PrivateCopy>> {
-    // Existing copies were renamed into place complete and may be mapped: they are never written to.
+    // An existing copy was renamed into place when it was complete, and may be mapped. It is never written to.
     if let Some(held) = hold(path)? {
         if sha256_of(&held)? == sha256 {
             fs::remove_file(temporary)?;
@@ -191,7 +190,7 @@ fn place(temporary: &Path, path: &Path, folder: &Path, sha256: String) -> std::i
     Ok(hold(path)?.map(copy))
 }
 
-/// Holds a copy against being collected. `None`: there is none, or it is just being collected.
+/// Protects a copy from being collected. `None`: there is no copy, or it is being collected.
 fn hold(path: &Path) -> std::io::Result<Option<File>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -199,7 +198,7 @@ fn hold(path: &Path) -> std::io::Result<Option<File>> {
         Err(error) => return Err(error),
     };
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-        // Between the open and the lock it may have been removed.
+        // The copy may have been removed between the open and the lock.
         Ok(()) if file.metadata()?.nlink() > 0 => Ok(Some(file)),
         Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error.into()),
@@ -230,21 +229,21 @@ fn copy_to(from: &mut File, temporary: &Path) -> Result<String, Failed> {
     Ok(hex(&hash.finalize()))
 }
 
-/// Makes a folder, and those above it, that only this user can enter.
+/// Creates a folder and its missing parents with mode 0700.
 pub(super) fn private_folder(folder: &Path) -> std::io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Makes the folder in which an instance keeps its own files, and returns it. The host never removes it.
+/// Creates and returns the folder for an instance's own files. The host never removes it.
 pub(super) fn data_folder(home: &Path, instance: &str) -> std::io::Result<PathBuf> {
     let folder = home.join("data").join(instance);
     private_folder(&folder)?;
-    // It may have been restored from a backup with another mode.
+    // The mode may differ after a restore from a backup.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
     Ok(folder)
 }
 
-/// Removes left-overs of copies that never became complete.
+/// Removes the temporary files of incomplete copies.
 pub(super) fn sweep(home: &Path) {
     let Ok(entries) = fs::read_dir(copies(home)) else { return };
     let own = format!(".{}-", std::process::id());
@@ -252,13 +251,13 @@ pub(super) fn sweep(home: &Path) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if name.ends_with(".tmp") && !name.starts_with(&own) {
-            // A left-over that stays costs only its space.
+            // A temporary file that stays only uses disk space.
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// Removes the copies that nobody holds, in this process or in another one.
+/// Removes the copies that neither this process nor another one holds.
 pub(super) fn collect(home: &Path) {
     let Ok(entries) = fs::read_dir(copies(home)) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
@@ -267,18 +266,18 @@ pub(super) fn collect(home: &Path) {
         }
         let Ok(file) = File::open(&path) else { continue };
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            // One that stays costs only its space.
+            // A copy that stays only uses disk space.
             let _ = fs::remove_file(&path);
         }
     }
 }
 
-/// Hashes the bytes of a file.
+/// Returns the SHA-256 of a file, in hex.
 pub(super) fn sha256(path: &Path) -> std::io::Result<String> {
     sha256_of(&File::open(path)?)
 }
 
-/// Hashes the bytes of an open file.
+/// Returns the SHA-256 of an open file, in hex.
 fn sha256_of(mut file: &File) -> std::io::Result<String> {
     file.rewind()?;
     let mut hash = Sha256::new();
@@ -292,7 +291,7 @@ fn sha256_of(mut file: &File) -> std::io::Result<String> {
     }
 }
 
-/// Bytes as lower-case hex.
+/// Encodes bytes as lower-case hex.
 pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
@@ -386,7 +385,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("x.so");
         fs::write(&file, b"bytes").unwrap();
-        // A file where the folder belongs: also who may write everywhere is stopped by it.
+        // A file at the place of the folder stops also a user who may write everywhere.
         fs::write(home.path().join("run"), b"").unwrap();
         let refused = private_copy(&mut judge(&file).unwrap(), home.path()).unwrap_err();
         assert_eq!((refused.code(), refused.may_pass()), ("unwritable", true));

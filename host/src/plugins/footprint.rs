@@ -1,9 +1,8 @@
-//! The footprint of loading a library: what its constructors leave behind in the process.
+//! The footprint of loading a library: the traces of its constructors in the process.
 //!
 //! It is measured in the child that opens a library first. A constructor that starts threads or processes, closes
-//! descriptors or takes over signals does the same to the host when the library is loaded there, so such a library is
-//! refused. A library can behave in this child and misbehave in the host: what is loaded into the host is trusted like
-//! the host.
+//! descriptors or changes signal handlers would do the same to the host, so such a library is refused. A library can
+//! behave in this child and misbehave in the host: a library inside the host is trusted like the host.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +13,7 @@ use std::{
 
 use rustix::process::{WaitId, WaitIdOptions};
 
-/// Descriptors that a constructor finds open besides those of the child.
+/// Descriptors that are open for constructors in addition to those of the child.
 const DESCRIPTORS: usize = 16;
 /// Lines of `/proc/thread-self/status` that loading a library does not change, with the change in words.
 const LINES: [(&str, &str); 5] = [
@@ -28,7 +27,7 @@ const LINES: [(&str, &str); 5] = [
 /// The state of this process before a library is loaded.
 pub(super) struct Footprint {
     before: State,
-    /// A constructor that closes whatever is open closes these, too.
+    /// A constructor that closes foreign descriptors closes these, too.
     _open: Vec<File>,
 }
 
@@ -47,7 +46,7 @@ impl Footprint {
         Self { before: State::now(), _open: open }
     }
 
-    /// Returns what loading left behind, in words.
+    /// Returns the changes that loading made, in words.
     pub(super) fn left(&self) -> Option<String> {
         let now = State::now();
         if now == self.before {
@@ -91,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_descriptor_that_stays_is_named() {
-        // Other tests of this process open and close descriptors, too, so only what is named is compared.
+        // Other tests of this process open and close descriptors, too, so only the named change is compared.
         let footprint = Footprint::before_load();
         let kept = File::open("/dev/null").unwrap();
         let left = footprint.left().unwrap();

@@ -1,32 +1,31 @@
 //! The frames between the host and an adapter in a process of its own.
 //!
-//! A frame is `u32` length of the rest, `u8` kind, `u64` id, `i32` status, `u16`
-//! length of the method, the method, the payload; numbers little endian. Both
-//! sides say `hello` first. A kind this version does not know is skipped, a frame
-//! that does not add up ends the link: after it nothing can be trusted.
+//! A frame is `u32` length of the rest, `u8` kind, `u64` id, `i32` status, `u16` length of the method, the method, the
+//! payload; numbers are little endian. Each side sends `hello` first. An unknown kind is skipped. A malformed frame
+//! ends the link, because the frame boundaries are lost.
 
 use std::io::{Read, Write};
 
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Version of the frames, said in `hello`.
+/// Version of the frames, sent in `hello`.
 pub(crate) const PROTOCOL: u32 = 1;
 
 /// The longest rest of a frame, in bytes.
 pub(crate) const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Kind, id, status and length of the method.
+/// Bytes of kind, id, status and method length.
 const HEADER_BYTES: usize = 15;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameKind {
     /// A call of `method` with number `id`.
     Call,
     /// The answer to call `id`.
     Reply,
-    /// Nobody waits for call `id` any more.
+    /// The caller no longer waits for call `id`.
     Cancel,
     /// A log record: the level in `status`, the target in `method`.
     Log,
@@ -70,25 +69,25 @@ pub(crate) struct Frame {
     pub(crate) payload: Vec<u8>,
 }
 
-/// Why bytes are no frame.
+/// The reason why bytes are not a valid frame.
 #[derive(Debug, Error)]
 pub(crate) enum FrameError {
-    /// The other side is gone.
+    /// The peer closed the connection.
     #[error("the other side closed the connection")]
     Closed,
     /// Reading failed.
     #[error("reading failed: {0}")]
     Io(#[from] std::io::Error),
-    /// Longer than a frame may be.
+    /// The frame exceeds the limit.
     #[error("a frame of {0} bytes is longer than {FRAME_BYTES_MAX}")]
     TooLong(usize),
-    /// Text where a length belongs: somebody printed into the frames.
+    /// Text in the place of a length: the program printed to the frame stream.
     #[error(
         "the program wrote text ({0:?}…) to its standard output, which belongs to the frames; it has to write it to \
          its standard error"
     )]
     Text(String),
-    /// Shorter than its own header, or a method that is not UTF-8.
+    /// Shorter than its own header, or with a method that is not UTF-8.
     #[error("a frame does not add up")]
     Malformed,
 }
@@ -115,20 +114,20 @@ impl Frame {
         Self { kind: FrameKind::Hello, id: 0, status, method: String::new(), payload }
     }
 
-    /// Whether it can be written at all.
+    /// Returns `true` if the frame is within the size limits.
     pub(crate) fn fits(&self) -> bool {
         self.method.len() <= usize::from(u16::MAX)
             && HEADER_BYTES + self.method.len() + self.payload.len() <= FRAME_BYTES_MAX
     }
 
-    /// The bytes on the wire. The caller has asked [`fits`](Self::fits).
+    /// Returns the bytes on the wire. The caller has checked [`fits`](Self::fits).
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(4 + HEADER_BYTES + self.method.len() + self.payload.len());
         self.encode_into(&mut bytes);
         bytes
     }
 
-    /// As [`encode`](Self::encode), behind what `bytes` holds already.
+    /// Does the same as [`encode`](Self::encode), but appends to `bytes`.
     pub(crate) fn encode_into(&self, bytes: &mut Vec<u8>) {
         let rest = HEADER_BYTES + self.method.len() + self.payload.len();
         bytes.extend_from_slice(&u32::try_from(rest).expect("a frame that fits is below 4 GiB").to_le_bytes());
@@ -141,7 +140,7 @@ impl Frame {
         bytes.extend_from_slice(&self.payload);
     }
 
-    /// Reads the rest of a frame, what follows its length.
+    /// Decodes the part of a frame after its length field.
     pub(crate) fn decode(rest: &[u8]) -> Result<Self, FrameError> {
         let (kind, rest) = rest.split_first().ok_or(FrameError::Malformed)?;
         let (id, rest) = rest.split_first_chunk::<8>().ok_or(FrameError::Malformed)?;
@@ -159,10 +158,10 @@ impl Frame {
     }
 }
 
-/// Frames that wait are written together until they are this many bytes: one system call instead of one each.
+/// Waiting frames are written together up to this many bytes, which saves system calls.
 pub(crate) const WRITE_BYTES_MAX: usize = 64 * 1024;
 
-/// Reads one frame; for the child, which has threads.
+/// Reads one frame, blocking; for the child process.
 pub(crate) fn read(from: &mut impl Read) -> Result<Frame, FrameError> {
     let mut length = [0; 4];
     from.read_exact(&mut length).map_err(closed)?;
@@ -171,18 +170,18 @@ pub(crate) fn read(from: &mut impl Read) -> Result<Frame, FrameError> {
     Frame::decode(&rest)
 }
 
-/// Reads one frame and writes it again: the codec as the fuzz ring reaches it.
+/// Decodes one frame and encodes it again; the entry point of the fuzz tests.
 #[doc(hidden)]
 pub fn reread(mut bytes: &[u8]) -> Option<Vec<u8>> {
     read(&mut bytes).ok().map(|frame| frame.encode())
 }
 
-/// Writes one frame; for the child, which has threads.
+/// Writes one frame, blocking; for the child process.
 pub(crate) fn write(to: &mut impl Write, frame: &Frame) -> std::io::Result<()> {
     to.write_all(&frame.encode())
 }
 
-/// Reads one frame; for the host, which has tasks. Not cancel-safe.
+/// Reads one frame; for the host's tasks. Not cancel-safe.
 pub(crate) async fn read_async(from: &mut (impl AsyncRead + Unpin)) -> Result<Frame, FrameError> {
     let mut length = [0; 4];
     from.read_exact(&mut length).await.map_err(closed)?;

@@ -1,8 +1,7 @@
-//! One instance as the rest of the host sees it.
+//! The handle of one instance for the rest of the host.
 //!
-//! A handle survives restarts of its instance: what it asks goes to the life that
-//! is running, or is answered at once when none is. Here a status becomes an
-//! outcome; nothing above this file knows statuses.
+//! A handle survives restarts of its instance. A call goes to the current incarnation, or is answered at once if none
+//! runs. This module converts a status into an outcome; no module above it uses statuses.
 
 use std::{
     collections::BTreeMap,
@@ -30,44 +29,45 @@ use super::{
     said,
 };
 
-/// Detail of an unknown outcome whose instance died under it.
+/// Detail of an unknown outcome if the instance died during the call.
 pub const INSTANCE_DIED: &str = "instance died";
 
-/// Detail of an unknown outcome whose instance the host itself ended under it.
+/// Detail of an unknown outcome if the host ended the instance during the call.
 pub(super) const CUT_OFF: &str = "the host ended the instance";
 
-/// A slow line, in bytes a second: what a file may need beyond the time of a text.
+/// The assumed rate of a slow upload, in bytes per second. A file extends the deadline of a text by its size divided by
+/// this rate.
 const UPLOAD_BYTES_PER_S: u64 = 256_000 / 8;
 
-/// The most that files add to the time of a part.
+/// The most that files add to the deadline of a part.
 const UPLOAD_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Deliveries of one instance that are on their way at once; a quarter of its calls is left to everything else.
+/// Concurrent deliveries of one instance. A quarter of its calls remains for other methods.
 pub(crate) const SENDS_MAX: usize = CALLS_MAX / 4 * 3;
 
-/// Reactions of one instance that are on their way at once; what else it is asked finds room beside them.
+/// Concurrent reactions of one instance. Other calls keep room beside them.
 const SIGNS_MAX: usize = CALLS_MAX / 8;
 
-/// Files that one instance is asked for at once: more than one session asks for, so that it holds up no other. What
-/// else the instance is asked finds room beside them.
+/// Concurrent file requests of one instance. The limit exceeds that of one session, so no session blocks another. Other
+/// calls keep room beside them.
 const FETCHES_MAX: usize = CALLS_MAX / 16 + 2;
 
-/// How much longer a file is waited for than its adapter is told, so that the reason why it is missing still arrives.
+/// Additional wait for a file beyond the deadline that the adapter gets, so that its error message still arrives.
 pub const FETCH_GRACE: Duration = Duration::from_secs(5);
 
-/// The longest word of a platform that `status` repeats, in characters.
+/// The longest platform message that `status` repeats, in characters.
 const DETAIL_CHARS_MAX: usize = 200;
 
-/// Losses of a link for one reason belong together for so long, in milliseconds.
+/// Losses of a link for one reason are counted together within this time, in milliseconds.
 const LOSSES_BELONG_MS: i64 = 15 * 60 * 1_000;
 
-/// Reasons of losses that are counted at once.
+/// Reasons of losses that are counted at the same time.
 const LOSSES_KEPT: usize = 8;
 
-/// Fewer losses for one reason than this get a line each.
+/// Fewer losses for one reason than this get a log line each.
 const LOSSES_LOGGED: u32 = 5;
 
-/// Announcements and counters one instance may have.
+/// Limit of the announcements and of the counters of one instance.
 const TOLD_MAX: usize = 64;
 
 /// One instance. Cheap to clone; survives restarts of the instance.
@@ -76,7 +76,7 @@ pub struct AdapterHandle {
     pub(super) shared: Arc<Shared>,
 }
 
-/// What handle, supervisor and host calls of one instance have in common.
+/// The state that handle, supervisor and host calls of one instance share.
 pub(super) struct Shared {
     pub(super) instance: Arc<str>,
     pub(super) plugin: String,
@@ -86,49 +86,49 @@ pub(super) struct Shared {
     pub(super) trusted: AtomicBool,
     pub(super) state: watch::Sender<AdapterLife>,
     pub(super) life: ArcSwapOption<Life>,
-    /// Room for deliveries: fewer than the calls that an adapter takes, so that other calls find room too.
+    /// Permits for deliveries: fewer than the calls that an adapter accepts, so that other calls find room.
     pub(super) sends: Semaphore,
-    /// Room for reactions.
+    /// Permits for reactions.
     signs: Semaphore,
-    /// Room for files that it is asked for.
+    /// Permits for file requests.
     fetches: Semaphore,
-    /// How often a link came up.
+    /// Count of the links that came up.
     pub(super) links: AtomicU64,
-    /// How often data was carried.
+    /// Count of the round trips that carried data.
     pub(super) proofs: AtomicU64,
-    /// How often an instance ended that should not have.
+    /// Count of the unintended ends of the instance.
     pub(super) restarts: AtomicU64,
-    /// The round trips that came back, and who waits for one.
+    /// The completed round trips, and the tasks that wait for one.
     pub(super) alive: Alive,
-    /// When data was last carried, in milliseconds since the Unix epoch; 0 means never.
+    /// Time of the last round trip that carried data, in milliseconds since the Unix epoch; 0 means never.
     last_proven: AtomicI64,
-    /// Whether the host did not take what this instance handed over last: until it does, a link proves little.
+    /// `true` while the host refuses the events of this instance: then a working link does not reset the backoff.
     refused: AtomicBool,
     pub(super) told: Mutex<Told>,
     pub(super) announcements: mpsc::Sender<(String, String)>,
-    /// Which start was judged last, and why not where it was refused.
+    /// The number of the start that was judged last, and the reason if it was refused.
     pub(super) judged: watch::Sender<(u64, Option<String>)>,
 }
 
-/// What an instance said about itself, and why it was last refused.
+/// The instance's reports about itself, and the reason of the last refusal.
 #[derive(Default)]
 pub(super) struct Told {
     pub(super) announced: BTreeMap<String, String>,
     pub(super) metrics: BTreeMap<String, f64>,
     pub(super) code: Option<&'static str>,
-    /// Why the instance that runs was not replaced.
+    /// The reason why the running instance was not replaced.
     pub(super) kept: Option<String>,
-    /// Why its library does not run inside the host, since it ended the host before.
+    /// The reason why its library does not run inside the host, if it crashed the host before.
     pub(super) crashed: Option<String>,
-    /// What is said while the platform does not accept the credential.
+    /// The duty that is shown while the platform rejects the credential.
     pub(super) unauthorized: Option<String>,
-    /// The reasons of the last losses of the link: how often each came, and when last.
+    /// The recent reasons of lost links: reason, count, and time of the last loss in milliseconds since the Unix epoch.
     lost: Vec<(String, u32, i64)>,
 }
 
 impl Told {
-    /// Counts the loss of a link, and returns whether the log needs a line about it: a reason that repeats gets one
-    /// for each of its first losses, and then after 8, 16, 32, … of them.
+    /// Counts the loss of a link and returns `true` if it is to be logged: each of the first losses for one reason,
+    /// then loss 8, 16, 32, ….
     pub(super) fn is_worth_a_line(&mut self, reason: &str, now_ms: i64) -> bool {
         self.lost.retain(|(_, _, last_ms)| now_ms.saturating_sub(*last_ms) < LOSSES_BELONG_MS);
         let count = match self.lost.iter_mut().find(|(known, ..)| known == reason) {
@@ -147,7 +147,7 @@ impl Told {
         count < LOSSES_LOGGED || count.is_power_of_two()
     }
 
-    /// Takes back what was said of a file.
+    /// Removes the refusal of a file.
     pub(super) fn forget_refusal(&mut self) {
         self.code = None;
         self.kept = None;
@@ -155,7 +155,7 @@ impl Told {
 }
 
 impl Shared {
-    /// An instance of which nothing is known but its plan.
+    /// Creates the state of an instance of which only the plan is known.
     pub(super) fn new(
         plan: &AdapterPlan,
         settings: Arc<AdapterSettings>,
@@ -190,8 +190,8 @@ impl Shared {
         }
     }
 
-    /// Notes what it can do. A server of one's own may take larger files than the platform's: what its section says
-    /// under `out_bytes_max` counts.
+    /// Records the manifest and the capabilities. `out_bytes_max` of the section replaces the media limit, because a
+    /// private server may accept larger files than the public platform.
     pub(super) fn describe(&self, manifest: Arc<Manifest>, config: &Value) {
         let mut capabilities = manifest.capabilities.clone();
         if let Some(chosen) = config["out_bytes_max"].as_u64() {
@@ -201,19 +201,19 @@ impl Shared {
         self.manifest.store(manifest);
     }
 
-    /// The life that a delivery goes through, which waits for it when it ends. `None`: nothing runs.
+    /// Returns the incarnation for a delivery, and a guard: its end waits for the delivery. `None`: none runs.
     fn life_to_send(&self) -> Option<(Arc<Life>, Sending)> {
         loop {
             let life = self.life.load_full()?;
             let sending = life.sending();
-            // One that was replaced in between may have seen nothing to wait for.
+            // If the incarnation was replaced before the guard existed, its drain may have missed this delivery.
             if self.life.load().as_ref().is_some_and(|present| Arc::ptr_eq(present, &life)) {
                 return Some((life, sending));
             }
         }
     }
 
-    /// Takes a change of state. An arrow that does not exist is our fault and changes nothing.
+    /// Applies a change of state. An impossible transition is a fault of the host; it is logged and changes nothing.
     pub(super) fn apply(&self, change: AdapterChange) {
         let now_ms = self.settings.clock.now_ms();
         let change = said::change(change);
@@ -235,33 +235,33 @@ impl Shared {
         }
     }
 
-    /// Says that another life has taken over the link: whoever waits for one to be ready is told again.
+    /// Reports that another incarnation has taken over the link, so that the dispatcher is notified again.
     pub(super) fn came_anew(&self) {
         self.links.fetch_add(1, Ordering::Relaxed);
         self.alive.came_back();
         self.state.send_modify(|_| {});
     }
 
-    /// Notes whether the host took what was handed over. An instance that begins anew because the host takes nothing
-    /// would otherwise do so without end at the shortest wait: its platform answers each time.
+    /// Records that the host accepted or refused an event. While it refuses, a proof of the link does not reset the
+    /// backoff: otherwise an instance that restarts because of the refusals would always do so after the shortest wait.
     pub(super) fn took(&self, is_taken: bool) {
         self.refused.store(!is_taken, Ordering::Relaxed);
     }
 
-    /// Notes that a round trip carried data.
+    /// Records a round trip that carried data.
     pub(super) fn proved(&self) {
         let now_ms = self.settings.clock.now_ms();
         self.last_proven.store(now_ms, Ordering::Relaxed);
         self.proofs.fetch_add(1, Ordering::Relaxed);
         self.alive.came_back();
         self.state.send_if_modified(|life| {
-            // Only a link has failures to take back; most proofs change nothing.
+            // Most proofs change nothing: only an online instance with counted failures is updated.
             let counts = life.state.is_online() && life.state.failures() > 0 && !self.refused.load(Ordering::Relaxed);
             counts && life.apply(AdapterChange::Proved, now_ms).is_ok()
         });
     }
 
-    /// Notes that the link is up and yet nothing can be sent.
+    /// Records that the link is up but the platform rejects the credential.
     fn unauthorized(&self, detail: &str) {
         let instance = &self.instance;
         let detail: String = detail.chars().filter(|c| !c.is_control()).take(DETAIL_CHARS_MAX).collect();
@@ -271,13 +271,13 @@ impl Shared {
              [adapter.{instance}] takes it from, then run `hermes-host reload`"
         );
         self.told().unauthorized = Some(duty.clone());
-        // Without a link there is another reason to tell.
+        // Without a link the state shows another reason.
         if self.state.borrow().state.is_online() {
             self.apply(AdapterChange::Degrade { duty });
         }
     }
 
-    /// Takes back what [`Shared::unauthorized`] said, and nothing that the adapter said itself.
+    /// Removes the duty set by [`Shared::unauthorized`], but no duty that the adapter reported itself.
     fn authorized(&self) {
         let Some(said) = self.told().unauthorized.take() else { return };
         let is_said = matches!(&self.state.borrow().state, AdapterState::Degraded { duty, .. } if *duty == said);
@@ -286,12 +286,12 @@ impl Shared {
         }
     }
 
-    /// When data was last carried.
+    /// Returns the time of the last round trip that carried data, in milliseconds since the Unix epoch.
     pub(super) fn last_proven_ms(&self) -> Option<i64> {
         Some(self.last_proven.load(Ordering::Relaxed)).filter(|at| *at != 0)
     }
 
-    /// Takes a line for start-up and `status`.
+    /// Stores a line for start-up and `status`.
     pub(super) fn announce(&self, label: String, url: String) {
         if !said::is_name(&label) || !said::is_name(&url) {
             tracing::warn!(target: "plugins", instance = %self.instance, "it announced a line that is too long to be shown");
@@ -302,11 +302,11 @@ impl Shared {
             if announced.len() >= TOLD_MAX && !announced.contains_key(&label) {
                 return;
             }
-            // One place has one label, the newest: it may say how much is there.
+            // Each URL keeps its newest label only, because the label may contain a count.
             announced.retain(|_, before| url.is_empty() || *before != url);
             announced.insert(label.clone(), url.clone());
         }
-        // `status` shows it in any case; only the start-up line can be missed.
+        // If the queue is full, only the line at start-up is lost; `status` shows the announcement anyway.
         let _ = self.announcements.try_send((label, url));
     }
 
@@ -325,13 +325,13 @@ impl Shared {
 }
 
 impl AdapterHandle {
-    /// Whether it does not run, or not as it was asked to, until a person does something.
+    /// Returns `true` if the instance failed or was not replaced and needs the operator.
     pub(super) fn waits_for_a_person(&self) -> bool {
         matches!(self.state(), AdapterState::Failed { .. }) || self.shared.told().kept.is_some()
     }
 }
 
-/// Which life of an instance runs: two marks are equal when the instance was not made anew in between.
+/// Identifies an incarnation: two marks are equal if the instance was not recreated in between.
 #[derive(Clone, Debug)]
 pub struct LifeMark(Option<Weak<Life>>);
 
@@ -346,14 +346,14 @@ impl PartialEq for LifeMark {
 }
 
 impl AdapterHandle {
-    /// An instance that is part of the host: online from the start, over its link, and supervised by nobody.
+    /// Creates a built-in instance: online from the start over `link`, without a supervisor.
     pub(super) fn built_in(
         link: Arc<dyn super::AdapterLink>,
         plan: &AdapterPlan,
         settings: Arc<AdapterSettings>,
         manifest: Arc<Manifest>,
     ) -> Self {
-        // What it announces is heard by nobody.
+        // No task reads its announcements.
         let (announcements, _) = mpsc::channel(1);
         let shared = Shared::new(plan, settings, announcements);
         shared.describe(manifest, &plan.config);
@@ -367,13 +367,13 @@ impl AdapterHandle {
 
 #[cfg(test)]
 impl AdapterHandle {
-    /// An instance that is online over a link that a test made.
+    /// Creates an online instance over a link that a test made.
     pub(crate) fn over(link: Arc<dyn super::AdapterLink>, plan: &AdapterPlan, manifest: Manifest) -> Self {
         let settings = AdapterSettings::new("/nowhere", super::SearchPath::default());
         Self::built_in(link, plan, Arc::new(settings), Arc::new(manifest))
     }
 
-    /// Makes the instance anew over the same link.
+    /// Recreates the instance over the same link.
     pub(crate) fn is_made_anew(&self) {
         let life = self.shared.life.load_full().expect("it runs");
         let anew = Life::new(Arc::clone(&life.link), Arc::new(AtomicBool::new(true)), Mask::default());
@@ -391,47 +391,47 @@ impl AdapterHandle {
 }
 
 impl AdapterHandle {
-    /// Which life of it runs.
+    /// Returns the mark of the running incarnation.
     pub fn life_mark(&self) -> LifeMark {
         LifeMark(self.shared.life.load().as_ref().map(Arc::downgrade))
     }
 
-    /// Name of the instance.
+    /// Returns the name of the instance.
     pub fn instance(&self) -> &Arc<str> {
         &self.shared.instance
     }
 
-    /// Id of its plugin.
+    /// Returns the id of its plugin.
     pub fn plugin(&self) -> &str {
         &self.shared.plugin
     }
 
-    /// What it can do; nothing while its library was never read.
+    /// Returns its capabilities; empty until its library was read.
     pub fn capabilities(&self) -> Arc<Capabilities> {
         self.shared.capabilities.load_full()
     }
 
-    /// Its manifest; an empty one while its library was never read.
+    /// Returns its manifest; empty until its library was read.
     pub fn manifest(&self) -> Arc<Manifest> {
         self.shared.manifest.load_full()
     }
 
-    /// Its state.
+    /// Returns its state.
     pub fn state(&self) -> AdapterState {
         self.shared.state.borrow().state.clone()
     }
 
-    /// Whether it has a link.
+    /// Returns `true` if it has a link.
     pub fn is_online(&self) -> bool {
         self.shared.state.borrow().state.is_online()
     }
 
-    /// Whether it has a link over which somebody in this chat can be reached.
+    /// Returns `true` if it has a link on which a user of this chat can be reached.
     pub fn reaches(&self, chat: &str) -> bool {
         self.is_online() && self.shared.life.load().as_ref().is_none_or(|life| life.link.reaches(chat))
     }
 
-    /// Returns once [`reaches`](Self::reaches) may have become true.
+    /// Waits until [`reaches`](Self::reaches) may have become true.
     pub async fn reached(&self, chat: &str) {
         self.online().await;
         let reached = self.shared.life.load().as_ref().map(|life| life.link.reached(chat));
@@ -440,18 +440,19 @@ impl AdapterHandle {
         }
     }
 
-    /// Whether something can still be delivered to this chat when no request is open.
+    /// Returns `true` if a delivery to this chat is possible without an open request.
     pub fn delivers_later(&self, chat: &str) -> bool {
         let chat_does = |life: &Arc<Life>| life.link.delivers_later(chat);
         self.capabilities().supports_async_delivery && self.shared.life.load().as_ref().is_none_or(chat_does)
     }
 
-    /// Whether what it proves about its senders counts: it lies beside the binary, or the operator said so.
+    /// Returns `true` if the adapter's proofs about its senders count: it lies beside the binary, or the operator
+    /// trusts it.
     pub fn trusted(&self) -> bool {
         self.shared.trusted.load(Ordering::Relaxed)
     }
 
-    /// Returns once it has a link; never, when its supervisor has ended for good.
+    /// Waits for a link; never returns if its supervisor has ended for good.
     pub async fn online(&self) {
         let mut state = self.shared.state.subscribe();
         if state.wait_for(|life| life.state.is_online()).await.is_err() {
@@ -459,23 +460,23 @@ impl AdapterHandle {
         }
     }
 
-    /// Where it runs; `None` while nothing runs.
+    /// Returns the isolation of the running instance, or `None` if none runs.
     pub fn isolation(&self) -> Option<Isolation> {
         self.shared.life.load().as_ref().map(|life| life.link.isolation())
     }
 
-    /// What its process has given up, in words; `None` while nothing runs, and inside the host.
+    /// Returns the sandbox restrictions of its process in words; `None` if none runs or it runs inside the host.
     pub fn confined(&self) -> Option<String> {
         self.shared.life.load().as_ref().and_then(|life| life.link.confined().map(str::to_owned))
     }
 
-    /// What it counted.
+    /// Returns its counters.
     pub fn metrics(&self) -> BTreeMap<String, f64> {
         self.shared.told().metrics.clone()
     }
 
-    /// Notes that the platform does not accept the credential any more: the instance is degraded until
-    /// something is delivered, or until it connects again.
+    /// Records that the platform rejects the credential: the instance is degraded until a delivery succeeds or it
+    /// connects again.
     pub fn unauthorized(&self, detail: &str) {
         self.shared.unauthorized(detail);
     }
@@ -485,26 +486,26 @@ impl AdapterHandle {
         self.try_send(message).await.outcome
     }
 
-    /// Changes a sent message.
+    /// Edits a sent message.
     pub async fn edit(&self, message: &SentMessage, outgoing: &Outgoing) -> SendOutcome {
         self.try_edit(message, outgoing).await.outcome
     }
 
-    /// Sends one part, and says whether its instance ended meanwhile.
+    /// Sends one part, and reports if its instance ended during the attempt.
     pub async fn try_send(&self, message: &Outgoing) -> Attempted {
         let mut message = message.clone();
         let within = self.time_to_send(&mut message);
         self.deliver(method::SEND, to_json(&message), within).await
     }
 
-    /// Changes a sent message, and says whether the instance ended meanwhile.
+    /// Edits a sent message, and reports if the instance ended during the attempt.
     pub async fn try_edit(&self, message: &SentMessage, outgoing: &Outgoing) -> Attempted {
         let mut outgoing = outgoing.clone();
         let within = self.time_to_send(&mut outgoing);
         self.deliver(method::EDIT, to_json(&EditCall::new(message.clone(), outgoing)), within).await
     }
 
-    /// How long the adapter has for a part, which is told it: its files need time too.
+    /// Returns the time limit of a part, which grows with its files, and writes it into the message.
     fn time_to_send(&self, message: &mut Outgoing) -> Duration {
         let bytes = message.media.iter().map(|file| file.size).fold(0, u64::saturating_add);
         let within = self.shared.settings.send + Duration::from_secs(bytes / UPLOAD_BYTES_PER_S).min(UPLOAD_MAX);
@@ -512,39 +513,38 @@ impl AdapterHandle {
         within
     }
 
-    /// Waits in line for room to deliver, which the returned value holds. Without it many chats would be answered
-    /// [`status::BUSY`], and each would push back the whole instance. Cancel-safe.
+    /// Waits in turn for a permit to deliver. Without permits, many chats would be answered [`status::BUSY`], and each
+    /// answer would delay the whole instance. Cancel-safe.
     pub async fn room_to_deliver(&self) -> SemaphorePermit<'_> {
         self.shared.sends.acquire().await.expect("nobody closes it")
     }
 
-    /// Room to deliver, if there is some now.
+    /// Returns a permit to deliver if one is free.
     pub fn try_room_to_deliver(&self) -> Option<SemaphorePermit<'_>> {
         self.shared.sends.try_acquire().ok()
     }
 
-    /// Waits in line until nothing else is being delivered, and keeps everything else waiting while the returned value
-    /// is held. Cancel-safe.
+    /// Waits until no other delivery runs, and blocks all others while the returned permit is held. Cancel-safe.
     pub async fn room_to_deliver_alone(&self) -> SemaphorePermit<'_> {
         let all = u32::try_from(SENDS_MAX).unwrap_or(u32::MAX);
         self.shared.sends.acquire_many(all).await.expect("the semaphore is never closed")
     }
 
-    /// Waits in line for room to react, which the returned value holds. Cancel-safe.
+    /// Waits in turn for a permit to react. Cancel-safe.
     pub async fn room_for_a_sign(&self) -> SemaphorePermit<'_> {
         self.shared.signs.acquire().await.expect("nobody closes it")
     }
 
-    /// Waits in line for room to ask for a file, which the returned value holds. Cancel-safe.
+    /// Waits in turn for a permit to request a file. Cancel-safe.
     pub async fn room_to_fetch(&self) -> SemaphorePermit<'_> {
         self.shared.fetches.acquire().await.expect("nobody closes it")
     }
 
-    /// Asks for a file that an event named.
+    /// Requests a file that an event named.
     ///
     /// # Errors
     ///
-    /// As [`AdapterHandle::hint`].
+    /// The same as [`AdapterHandle::hint`].
     pub async fn fetch(&self, file: &Attachment, within: Duration) -> Result<Attachment, CallError> {
         let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         let call = to_json(&FetchCall::new(file.clone(), within_ms));
@@ -553,7 +553,7 @@ impl AdapterHandle {
             .map_err(|error| CallError::new("failed", format!("what its adapter answered cannot be read: {error}")))
     }
 
-    /// Asks whether a doubtful part arrived; whatever is not an answer is unclear.
+    /// Asks if a part with an unknown outcome arrived. Anything but a valid answer counts as unclear.
     pub async fn lookup(&self, call: &LookupCall) -> LookupReply {
         match self.ask(method::LOOKUP, to_json(call), self.shared.settings.send).await {
             Asked::Answered(answer) if answer.is_ok() => {
@@ -563,7 +563,7 @@ impl AdapterHandle {
         }
     }
 
-    /// Calls a method whose loss has no consequence, or whose answer can be asked for again.
+    /// Calls a method whose loss has no consequence, or whose answer can be requested again.
     ///
     /// # Errors
     ///
@@ -576,7 +576,7 @@ impl AdapterHandle {
     ///
     /// # Errors
     ///
-    /// As [`AdapterHandle::hint`]; after `timeout` nobody knows whether it was done.
+    /// The same as [`AdapterHandle::hint`]. After `timeout` the effect of the call is unknown.
     pub async fn call_within(
         &self,
         method: &'static str,
@@ -592,7 +592,7 @@ impl AdapterHandle {
     }
 
     async fn deliver(&self, method: &'static str, payload: Vec<u8>, within: Duration) -> Attempted {
-        // Whoever drains waits for what is being sent.
+        // A drain of the instance waits until this guard is dropped.
         let sending = self.shared.life_to_send();
         let life = sending.as_ref().map(|(life, _)| life).filter(|_| self.is_online());
         let watched = self.shared.settings.watch.as_ref().map(|tell| (tell, payload.clone()));
@@ -622,11 +622,12 @@ impl AdapterHandle {
         Attempted { outcome, ended }
     }
 
-    /// The table of 8-contracts, and a line for the author where the answer is none.
+    /// Maps an answer by the table of 8-contracts. An unreadable answer is logged for the adapter's author and counts
+    /// as unknown.
     fn outcome(&self, method: &'static str, answer: Answer, ended: &str) -> SendOutcome {
         outcome(answer, ended).unwrap_or_else(|error| {
             let instance = &self.shared.instance;
-            // It may quote a word of the answer, however long that is.
+            // The error may quote a long part of the answer.
             let error: String = error.to_string().chars().take(DETAIL_CHARS_MAX).collect();
             tracing::error!(
                 target: "plugins", %instance, method, error,
@@ -637,13 +638,13 @@ impl AdapterHandle {
     }
 
     async fn ask(&self, name: &'static str, payload: Vec<u8>, deadline: Duration) -> Asked {
-        // Rendering is pure: it needs an instance, not a link.
+        // Rendering is a pure function: it needs an instance, not a link.
         let ready = name == method::RENDER || self.is_online();
         ask(self.shared.life.load_full().filter(|_| ready).as_ref(), name, payload, deadline).await
     }
 }
 
-/// Asks a life; dropping the call at the deadline cancels it on the other side.
+/// Calls an incarnation. Dropping the call at the deadline cancels it on the other side.
 async fn ask(life: Option<&Arc<Life>>, name: &'static str, payload: Vec<u8>, deadline: Duration) -> Asked {
     let Some(life) = life else { return Asked::Offline };
     match tokio::time::timeout(deadline, life.call(name, payload)).await {
@@ -666,23 +667,23 @@ impl std::fmt::Debug for AdapterHandle {
 pub struct Attempted {
     /// The outcome.
     pub outcome: SendOutcome,
-    /// Set when the instance ended during the attempt.
+    /// `Some` if the instance ended during the attempt.
     pub ended: Option<Ended>,
 }
 
 /// The end of an instance during an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It died.
+    /// The instance died.
     ByItself {
-        /// Whether no other delivery was under way.
+        /// `true` if no other delivery was in flight.
         alone: bool,
     },
-    /// The host ended it.
+    /// The host ended the instance.
     ByTheHost,
 }
 
-/// What became of a question.
+/// The result of a call.
 enum Asked {
     Answered(Answer),
     Offline,
@@ -690,7 +691,7 @@ enum Asked {
 }
 
 impl Answer {
-    /// The reply, or an error with a stable word.
+    /// Returns the reply, or an error with a stable code.
     pub(super) fn into_result(self, instance: &str, method: &str) -> Result<Vec<u8>, CallError> {
         match self.status {
             status::OK => Ok(self.payload),
@@ -706,7 +707,7 @@ impl Answer {
     }
 }
 
-/// The table of 8-contracts: what a status means for a delivery. An error: the answer cannot be read.
+/// Maps a status to the outcome of a delivery, by the table of 8-contracts. Fails if the answer cannot be read.
 fn outcome(answer: Answer, ended: &str) -> Result<SendOutcome, serde_json::Error> {
     Ok(match answer.status {
         status::OK => match serde_json::from_slice(&answer.payload)? {

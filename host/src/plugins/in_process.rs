@@ -1,7 +1,7 @@
-//! An instance inside this process: a vtable behind the link.
+//! The link to an instance inside this process: a vtable.
 //!
-//! Used by the host for what ships with it, and by the child that runs everything
-//! else, so both meet a library through the same code.
+//! The host uses it for the adapters that it ships with, and the child process for all others, so both call a library
+//! through the same code.
 
 use std::{
     path::Path,
@@ -20,12 +20,12 @@ use tokio::sync::oneshot;
 use super::{AdapterLink, Answer, Destroyed, Isolation, LoadError, PendingCall};
 use crate::ffi::{ForeignInstance, HostPort, Library, OpenError, Reply};
 
-/// How long loading a library may take. It worked in a child before.
+/// Deadline for loading a library. It was loaded in a child before.
 const LOAD: Duration = Duration::from_secs(15);
-/// How much longer than its own deadline a `destroy` may take before it is left alone.
+/// Additional time for `destroy` after its own deadline. After it the instance counts as stuck.
 const DESTROY_GRACE: Duration = Duration::from_secs(1);
 
-/// Opens a private copy; `origin` is the file that a refusal names.
+/// Opens a private copy. Refusals name `origin`.
 pub(super) fn open(origin: &Path, copy: &Path, sdk: &str, manifest_json: &str) -> Result<Library, LoadError> {
     let path = origin.to_owned();
     let library = Library::open(copy).map_err(|error| match error {
@@ -43,8 +43,8 @@ pub(super) fn open(origin: &Path, copy: &Path, sdk: &str, manifest_json: &str) -
     Ok(library)
 }
 
-/// Loads a library and makes an instance on a thread of its own. Waits for each at most until its deadline. An instance
-/// that comes later is destroyed on arrival.
+/// Loads a library and creates an instance on a new thread. Each step has its own deadline. An instance that arrives
+/// late is destroyed at once.
 pub(super) fn create(
     sdk: &str,
     load: impl FnOnce() -> Result<Library, LoadError> + Send + 'static,
@@ -57,11 +57,11 @@ pub(super) fn create(
     let port = Arc::clone(&creating) as Arc<dyn HostPort>;
     let (tell_loaded, loaded) = std::sync::mpsc::sync_channel(1);
     let (tell, told) = std::sync::mpsc::sync_channel(0);
-    // The name says whose constructors run here, should they end the process.
+    // If a constructor ends the process, the name of the thread identifies the instance.
     let thread =
         std::thread::Builder::new().name(instance.chars().filter(|c| *c != '\0').take(15).collect()).spawn(move || {
             let library = load();
-            // A caller that has given up hears nothing of it.
+            // The caller may have given up.
             let _ = tell_loaded.send(library.as_ref().map(drop).map_err(Clone::clone));
             let Ok(library) = library else { return };
             let created = library.create(port, &envelope);
@@ -89,18 +89,18 @@ pub(super) fn create(
     }
 }
 
-/// How `create` failed. A panic or a late `new` is retried, a refusal waits for a person.
+/// The failure of `create`. A panic or a late `new` is retried; a refusal waits for the operator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Failure {
     Panic,
     Late,
     Refused,
-    /// The library is of SDK 1.0, which has one sentence for everything.
+    /// The library uses SDK 1.0, which reports all failures by their sentence.
     Unsaid,
 }
 
 fn refused(instance: String, why: String, deadline: Duration, how: Failure) -> LoadError {
-    // The sentences of SDK 1.0 begin with the names of instance and adapter.
+    // Errors of SDK 1.0 begin with the names of instance and adapter.
     let said = |words: &str| {
         let own = why.split_once("` of adapter `").and_then(|(_, rest)| rest.split_once("`: "));
         how == Failure::Unsaid && own.is_some_and(|(_, sentence)| sentence.starts_with(words))
@@ -114,14 +114,14 @@ fn refused(instance: String, why: String, deadline: Duration, how: Failure) -> L
     }
 }
 
-/// The host as a library sees it. While an instance is made it says here how that failed.
+/// The host port of an instance under creation. It also receives the kind of failure.
 struct Creating {
     port: Arc<dyn HostPort>,
     failed: OnceLock<Failure>,
 }
 
 impl Creating {
-    /// How `create` failed; a library of SDK 1.0 does not say it.
+    /// Returns the failure of `create`. A library of SDK 1.0 does not report it.
     fn how(&self, sdk: &str) -> Failure {
         let unsaid = if sdk.starts_with("1.0.") { Failure::Unsaid } else { Failure::Refused };
         self.failed.get().copied().unwrap_or(unsaid)
@@ -139,7 +139,7 @@ impl HostPort for Creating {
             "late" => Failure::Late,
             _ => Failure::Refused,
         };
-        // The first one counts.
+        // The first report counts.
         let _ = self.failed.set(failure);
         reply.send(status::OK, b"{}".to_vec());
     }
@@ -192,9 +192,9 @@ impl AdapterLink for InProcess {
     fn destroy(self: Arc<Self>, deadline: Duration) -> BoxFuture<'static, Destroyed> {
         let (tell, told) = oneshot::channel();
         let instance = Arc::clone(&self.instance);
-        // A thread of its own: a library that ignores the deadline must not hold one of the runtime's.
+        // A thread of its own: a library that ignores the deadline must not block a thread of the runtime.
         let thread = std::thread::Builder::new().name("adapter-destroy".to_owned()).spawn(move || {
-            // Whoever waited may have given up, which is the case the caller treats as stuck.
+            // The receiver may have given up; then the caller counts the instance as stuck.
             let _ = tell.send(instance.destroy(deadline));
         });
         Box::pin(async move {
@@ -223,7 +223,7 @@ impl AdapterLink for InProcess {
 
 fn answered(tell: oneshot::Sender<Answer>) -> Reply {
     Reply::new(move |status, payload| {
-        // A caller that is gone has cancelled.
+        // If the receiver is gone, the caller has cancelled.
         let _ = tell.send(Answer { status, payload });
     })
 }
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(code(own, Failure::Refused), "create_failed");
         assert_eq!(code(own, Failure::Panic), "create_panicked");
         assert_eq!(code("anything", Failure::Late), "create_timed_out");
-        // A library of SDK 1.0 has only the place of the words.
+        // For a library of SDK 1.0 only the position of the words decides.
         assert_eq!(code(own, Failure::Unsaid), "create_panicked");
         let within = "instance `one` of adapter `x`: the motto `panic in `new`: x` is too long";
         assert_eq!(code(within, Failure::Unsaid), "create_failed");

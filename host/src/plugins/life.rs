@@ -1,4 +1,4 @@
-//! One life of an instance: a link, and whether it still counts.
+//! One incarnation of an instance: its link and its validity.
 
 use std::sync::{
     Arc,
@@ -11,40 +11,40 @@ use tokio::sync::watch;
 
 use super::{AdapterLink, Answer, logs::Mask};
 
-/// The longest words of a panic that are repeated, in characters.
+/// The longest panic message that is repeated, in characters.
 const SAID_CHARS_MAX: usize = 400;
 
-/// One created instance and the first reason it is known to be broken for.
+/// One created instance and the first reason why it is broken.
 pub(super) struct Life {
     pub(super) link: Arc<dyn AdapterLink>,
-    /// Cleared when the host has given this life up; its host calls are refused from then on.
+    /// Cleared when the host gives this incarnation up. Its host calls are refused from then on.
     pub(super) counts: Arc<AtomicBool>,
-    /// Set when the host ends this life politely: what is cut off then did not kill it.
+    /// Set when the host ends this incarnation in order: deliveries that this interrupts do not count as its failure.
     leaving: AtomicBool,
     broken: watch::Sender<Option<String>>,
     sending: Arc<watch::Sender<Flight>>,
-    /// What no word of this life may hold.
+    /// The secrets that none of its answers may contain.
     mask: Mask,
 }
 
-/// The deliveries of one life.
+/// The deliveries of one incarnation.
 #[derive(Debug, Default)]
 struct Flight {
-    /// Those under way.
+    /// Count of deliveries in flight.
     now: usize,
-    /// All that ever began.
+    /// Count of all deliveries since its start.
     begun: u64,
 }
 
-/// A delivery under way; over when dropped.
+/// A delivery in flight. Dropping it ends the delivery.
 pub(super) struct Sending {
     flight: Arc<watch::Sender<Flight>>,
-    /// Its number among all that began, where nothing was under way when it did.
+    /// Its number among all deliveries, or `None` if another one was in flight when it began.
     first: Option<u64>,
 }
 
 impl Sending {
-    /// Whether no other delivery was under way at any time since it began.
+    /// Returns `true` if no other delivery was in flight at any time since it began.
     pub(super) fn is_alone(&self) -> bool {
         self.first == Some(self.flight.borrow().begun)
     }
@@ -68,8 +68,8 @@ impl Life {
         }
     }
 
-    /// Calls a method and notices a panic. The answer has no secret of its instance: it goes into `status` and into
-    /// the store.
+    /// Calls a method and detects a panic. The secrets of the instance are masked in the answer, because it is shown in
+    /// `status` and stored.
     pub(super) async fn call(&self, method: &str, payload: Vec<u8>) -> Answer {
         let Answer { status, payload } = self.link.call(method, payload).await;
         let answer = Answer { status, payload: self.mask.apply_json(payload) };
@@ -79,7 +79,7 @@ impl Life {
         answer
     }
 
-    /// Counts a delivery as under way.
+    /// Counts a new delivery as in flight.
     pub(super) fn sending(&self) -> Sending {
         let mut first = None;
         self.sending.send_modify(|flight| {
@@ -90,13 +90,13 @@ impl Life {
         Sending { flight: Arc::clone(&self.sending), first }
     }
 
-    /// Returns once no delivery is under way.
+    /// Waits until no delivery is in flight.
     pub(super) async fn idle(&self) {
-        // The sender lives in `self`, so waiting cannot fail.
+        // `self` owns the sender, so waiting cannot fail.
         let _ = self.sending.subscribe().wait_for(|flight| flight.now == 0).await;
     }
 
-    /// Says that this life is over; the first reason stays.
+    /// Marks this incarnation as broken. The first reason is kept.
     pub(super) fn break_with(&self, reason: String) {
         self.broken.send_if_modified(|broken| {
             let first = broken.is_none();
@@ -107,7 +107,7 @@ impl Life {
         });
     }
 
-    /// Returns why this life is over, once it is.
+    /// Waits until this incarnation is broken, and returns the reason.
     pub(super) async fn broken(&self) -> String {
         let mut broken = self.broken.subscribe();
         match broken.wait_for(Option::is_some).await {
@@ -116,27 +116,27 @@ impl Life {
         }
     }
 
-    /// Notes that the host ends this life.
+    /// Records that the host is ending this incarnation.
     pub(super) fn leave(&self) {
         self.leaving.store(true, Ordering::Release);
     }
 
-    /// Whether the host ends this life.
+    /// Returns `true` if the host is ending this incarnation.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Acquire)
     }
 
-    /// Stops counting: what the instance still says is refused.
+    /// Invalidates this incarnation: its host calls are refused from now on.
     pub(super) fn give_up(&self) {
         self.counts.store(false, Ordering::Release);
     }
 }
 
-/// Where an adapter panicked, and what the panic said.
+/// Returns the method in which an adapter panicked, and the panic message.
 pub(super) fn panicked(method: &str, answer: &Answer) -> String {
     let said = serde_json::from_slice::<CallError>(&answer.payload).map(|error| error.message).unwrap_or_default();
-    // The SDK says in which instance, which is named where this is told, and in which method, which every call
-    // that was open then repeats.
+    // The SDK prefixes the message with the instance, which the log line names already, and with the method, which the
+    // answers of all other open calls repeat.
     let quoted = |said: &str, before: &str| {
         let (name, said) = said.strip_prefix(before)?.split_once("`: ")?;
         Some((name.to_owned(), said.to_owned()))

@@ -1,9 +1,8 @@
-//! The one way to an adapter instance, whatever runs it.
+//! The interface to an adapter instance, independent of the place where it runs.
 //!
-//! Three implementations: a vtable in this process ([`super::in_process`]), frames
-//! to a child ([`super::process`]), and frames to the terminals that are attached
-//! ([`super::terminal`]). All answer the same statuses, so everything above this
-//! trait drives them alike.
+//! Three implementations exist: a vtable in this process ([`super::in_process`]), frames to a child
+//! ([`super::process`]), and frames to the attached terminals ([`super::terminal`]). All return the same statuses, so
+//! code above this trait treats them alike.
 
 use std::{
     future::Future,
@@ -18,7 +17,7 @@ use hermes_adapter_abi::status;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// One of [`hermes_adapter_abi::status`]; an unknown number counts as ERR.
@@ -28,24 +27,24 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer without a payload.
+    /// Creates an answer without a payload.
     pub fn bare(status: i32) -> Self {
         Self { status, payload: Vec::new() }
     }
 
-    /// Whether the payload is the reply.
+    /// Returns `true` if the payload is the reply.
     pub fn is_ok(&self) -> bool {
         self.status == status::OK
     }
 }
 
-/// Where an instance runs.
+/// The place where an instance runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
     /// Inside the host.
     InProcess,
-    /// In a child of its own.
+    /// In a child process of its own.
     Process,
 }
 
@@ -59,62 +58,62 @@ impl Isolation {
     }
 }
 
-/// Where the operator wants an instance to run.
+/// The operator's choice of the place where an instance runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IsolationChoice {
-    /// Libraries beside the binary inside, everything else in a process.
+    /// Libraries beside the binary run inside the host, all others in a process.
     #[default]
     Auto,
     /// Inside the host.
     InProcess,
-    /// In a child of its own.
+    /// In a child process of its own.
     Process,
 }
 
-/// How an instance ended.
+/// The end of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destroyed {
-    /// Its thread or process is gone.
+    /// Its thread or process has ended.
     Joined,
     /// Its thread still runs and cannot be ended.
     Stuck,
 }
 
-/// One created instance.
+/// The link to one created instance.
 pub trait AdapterLink: Send + Sync {
-    /// Calls a method. Never blocks; BUSY beyond the bound.
+    /// Calls a method. Never blocks. Answers BUSY if too many calls are open.
     fn call(&self, method: &str, payload: Vec<u8>) -> PendingCall;
-    /// Asks the instance to end: open calls are dropped, tasks cancelled.
+    /// Asks the instance to end: open calls are dropped and tasks cancelled.
     fn shutdown(&self, deadline: Duration) -> BoxFuture<'static, Answer>;
     /// Ends the instance. Calls after it are answered DROPPED.
     fn destroy(self: Arc<Self>, deadline: Duration) -> BoxFuture<'static, Destroyed>;
-    /// Resolves with a reason when the instance ends of its own accord.
+    /// Resolves with a reason when the instance ends by itself.
     fn closed(&self) -> BoxFuture<'static, String>;
-    /// Asks whoever carries the instance, not the instance, for a sign of life.
+    /// Checks that the thread or process that runs the instance responds; the instance itself is not called.
     fn heartbeat(&self) -> BoxFuture<'static, bool>;
-    /// Where it runs.
+    /// Returns the place where it runs.
     fn isolation(&self) -> Isolation;
-    /// What a process of its own has given up, in words; `None` inside the host, or where nobody said.
+    /// Returns the sandbox restrictions of its process in words; `None` inside the host, or if they were not reported.
     fn confined(&self) -> Option<&str> {
         None
     }
-    /// Whether somebody takes what is sent to this chat at the moment; while nobody does, what is owed waits.
+    /// Returns `true` if deliveries to this chat can be received at the moment. Otherwise they wait.
     fn reaches(&self, _chat: &str) -> bool {
         true
     }
-    /// Returns once somebody takes what is sent to this chat.
+    /// Waits until deliveries to this chat can be received.
     fn reached(&self, _chat: &str) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
-    /// Whether what is owed to this chat may wait; else it lives as long as the request that it answers. What the
-    /// capabilities deny for the whole instance is denied for each of its chats.
+    /// Returns `true` if deliveries to this chat may wait. Otherwise they end with the request that they answer. A
+    /// capability that the whole instance lacks is missing in each of its chats.
     fn delivers_later(&self, _chat: &str) -> bool {
         true
     }
 }
 
-/// A call under way. Dropping it cancels the call.
+/// A call in flight. Dropping it cancels the call.
 pub struct PendingCall {
     id: u64,
     answer: oneshot::Receiver<Answer>,
@@ -122,20 +121,20 @@ pub struct PendingCall {
 }
 
 impl PendingCall {
-    /// A call `id` whose answer comes through `answer`; `cancel` runs when nobody waits any more.
+    /// Creates a call `id` whose answer arrives through `answer`. `cancel` runs when the caller stops waiting.
     pub fn new(id: u64, answer: oneshot::Receiver<Answer>, cancel: impl FnOnce(u64) + Send + 'static) -> Self {
         Self { id, answer, cancel: Some(Box::new(cancel)) }
     }
 
-    /// A call that was answered on the spot.
+    /// Creates a call that is already answered.
     pub fn answered(answer: Answer) -> Self {
         let (tell, receiver) = oneshot::channel();
-        // The receiver stands one line above, so this cannot fail.
+        // The receiver exists, so this cannot fail.
         let _ = tell.send(answer);
         Self { id: 0, answer: receiver, cancel: None }
     }
 
-    /// Cancels the call and waits how it ends.
+    /// Cancels the call and waits for its end.
     pub async fn cancelled(mut self) -> Answer {
         if let Some(cancel) = self.cancel.take() {
             cancel(self.id);
@@ -143,7 +142,7 @@ impl PendingCall {
         self.await
     }
 
-    /// Number of the call within its instance.
+    /// Returns the number of the call within its instance.
     pub fn id(&self) -> u64 {
         self.id
     }

@@ -1,7 +1,7 @@
-//! `plugins.lock`: which bytes an operator accepted.
+//! `plugins.lock`: the library files that an operator accepted.
 //!
-//! One entry per id. It is read, changed and written under a lock of the home
-//! folder, because a running host and `adapter add` may meet here.
+//! The file has one entry per id. It is read, changed and written under a lock of the home folder, because a running
+//! host and `adapter add` may change it at the same time.
 
 use std::{
     fs::{self, File},
@@ -20,7 +20,7 @@ const FILE_NAME: &str = "plugins.lock";
 const HEADER: &str =
     "# Which adapter libraries were accepted. Written by hermes-host; `adapter add FILE` accepts one.\n\n";
 
-/// What was accepted, by whom and when.
+/// An accepted library file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
     /// Id of the plugin.
@@ -31,14 +31,14 @@ pub struct Accepted {
     pub version: String,
     /// SDK it was built with.
     pub sdk: String,
-    /// `configuration` (its section named it first), or who ran `adapter add`.
+    /// `configuration` if a section named it first, otherwise the user who ran `adapter add`.
     pub accepted_by: String,
-    /// When, as RFC 3339.
+    /// The time as RFC 3339.
     pub accepted_at: String,
 }
 
 impl Accepted {
-    /// An entry for this manifest and hash.
+    /// Creates an entry for this manifest and hash.
     pub fn new(manifest: &Manifest, sha256: &str, by: &str, now_ms: i64) -> Self {
         Self {
             id: manifest.id.clone(),
@@ -51,7 +51,7 @@ impl Accepted {
     }
 }
 
-/// The whole file.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginsLock {
     /// The entries, by id.
@@ -60,11 +60,11 @@ pub struct PluginsLock {
 }
 
 impl PluginsLock {
-    /// Reads the file of this home; a home without one has accepted nothing.
+    /// Reads the file of this home. A missing file means that nothing is accepted.
     ///
     /// # Errors
     ///
-    /// The file exists and cannot be read. An unreadable lock never widens trust.
+    /// The file exists and cannot be read. An unreadable file accepts nothing.
     pub fn read(home: &Path) -> Result<Self, LoadError> {
         let path = home.join(FILE_NAME);
         let unreadable = |why: String| LoadError::Unreadable { path: path.clone(), why };
@@ -75,16 +75,16 @@ impl PluginsLock {
         }
     }
 
-    /// The entry of `id`.
+    /// Returns the entry of `id`.
     pub fn get(&self, id: &str) -> Option<&Accepted> {
         self.plugins.iter().find(|entry| entry.id == id)
     }
 
-    /// Changes the file of this home: read, `change`, written whole.
+    /// Reads the file of this home, applies `change`, and writes the whole file.
     ///
     /// # Errors
     ///
-    /// The file cannot be read or written, or `change` refused.
+    /// The file cannot be read or written, or `change` returned an error.
     pub fn update<T>(home: &Path, change: impl FnOnce(&mut Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
         let path = home.join(FILE_NAME);
         let failed = |error: std::io::Error| LoadError::Unwritable {
@@ -105,13 +105,13 @@ impl PluginsLock {
         Ok(changed)
     }
 
-    /// Puts `entry` in the place of the one with its id.
+    /// Adds `entry` or replaces the one with its id.
     pub fn put(&mut self, entry: Accepted) {
         self.plugins.retain(|other| other.id != entry.id);
         self.plugins.push(entry);
     }
 
-    /// Forgets `id`. False: it was not there.
+    /// Removes the entry of `id`. Returns `false` if there was none.
     pub fn forget(&mut self, id: &str) -> bool {
         let before = self.plugins.len();
         self.plugins.retain(|entry| entry.id != id);

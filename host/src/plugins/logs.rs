@@ -1,8 +1,7 @@
-//! What adapters say: masked; and what they log: bounded, too, and told by instance.
+//! The log records and messages of adapters: masked, limited and labelled with the instance.
 //!
-//! Nothing an adapter writes may carry a secret of its plan, and an adapter that
-//! floods may not drown the others: beyond the rate records are counted, and the
-//! count is told once there is room again.
+//! Text of an adapter must not contain a secret of its plan. An adapter that logs too much must not hide the records of
+//! others: records beyond the rate are counted, and the count is logged when there is room again.
 
 use std::{sync::Mutex, sync::PoisonError};
 
@@ -10,24 +9,24 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{Level, level_filters::LevelFilter};
 
-/// Records in a burst.
+/// Records of one burst.
 const BURST_RECORDS: u32 = 200;
-/// Records a second beyond a burst.
+/// Records per second after a burst.
 const RECORDS_PER_S: u32 = 50;
 /// The longest text of one record, in bytes.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
-/// Shorter secrets are not masked: they would stain every text.
+/// Shorter secrets are not masked, in characters: they occur in too many texts.
 const SECRET_CHARS_MIN: usize = 4;
-/// Shorter secrets are masked where they stand alone: as a part of a word they are most likely only that.
+/// Shorter secrets are masked only as whole words, in characters: within a word a match is most likely accidental.
 const INNER_CHARS_MIN: usize = 8;
 
-/// The members of an adapter's answers that are meant for people.
+/// The members of an adapter's answers that are written for people.
 const WORDS: [&str; 6] = ["reason", "mend", "detail", "message", "note", "duty"];
 
-/// What stands for a secret.
+/// The replacement for a secret.
 const MASK: &str = "***";
 
-/// Replaces secrets by a mask.
+/// Replaces secrets in text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mask {
     secrets: Vec<String>,
@@ -37,12 +36,12 @@ impl Mask {
     pub(super) fn new(secrets: &[String]) -> Self {
         let mut secrets: Vec<String> =
             secrets.iter().filter(|secret| secret.chars().count() >= SECRET_CHARS_MIN).cloned().collect();
-        // A secret that contains another one must go first.
+        // A secret that contains another one is replaced first.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         Self { secrets }
     }
 
-    /// The text without its secrets.
+    /// Returns the text without its secrets.
     pub(super) fn apply(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| match secret.chars().count() < INNER_CHARS_MIN {
             true => without_word(&text, secret),
@@ -50,11 +49,12 @@ impl Mask {
         })
     }
 
-    /// A JSON payload whose words have no secrets; as it is, where they have none. Clients of platforms like to quote
-    /// the whole address of a call in their errors, with a token in it. Ids stay: a short secret may be one, too.
+    /// Masks the text members of a JSON payload. Unchanged payloads keep their bytes. Platform clients often quote the
+    /// whole URL of a call in their errors, with a token in it. Ids are not masked, because a short secret may equal
+    /// one.
     pub(super) fn apply_json(&self, payload: Vec<u8>) -> Vec<u8> {
         let Ok(text) = str::from_utf8(&payload) else { return payload };
-        // What is escaped may spell anything.
+        // Escaped characters may hide a secret.
         let suspicious = text.contains('\\') && !self.secrets.is_empty();
         if !suspicious && !self.secrets.iter().any(|secret| text.contains(secret.as_str())) {
             return payload;
@@ -86,14 +86,14 @@ impl Mask {
     }
 }
 
-/// The text without a secret, where that is no part of a longer word.
+/// Masks a secret unless it is part of a longer word.
 fn without_word(text: &str, secret: &str) -> String {
     let is_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
     let mut rest = text;
     let mut masked = String::with_capacity(text.len());
     while let Some(at) = rest.find(secret) {
         let (before, behind) = (&rest[..at], &rest[at + secret.len()..]);
-        // What was passed over ends the word before as well as what was not.
+        // The character before a match may be part of the text that was already copied.
         let last = before.chars().next_back().or_else(|| masked.chars().next_back());
         masked.push_str(before);
         masked.push_str(if is_word(last) || is_word(behind.chars().next()) { secret } else { MASK });
@@ -103,14 +103,14 @@ fn without_word(text: &str, secret: &str) -> String {
     masked
 }
 
-/// One record, ready to be told: its words, and its fields as `name=value`.
+/// One record, ready for the log: its message, and its fields as `name=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
     message: String,
     fields: String,
 }
 
-/// The way of one instance's records into the host's log.
+/// Masks and limits the records of one instance on their way into the host's log.
 pub(super) struct LogGate {
     instance: String,
     mask: Mask,
@@ -129,17 +129,17 @@ impl LogGate {
         Self { instance: instance.to_owned(), mask, bucket: Mutex::new(bucket) }
     }
 
-    /// The text without its secrets.
+    /// Returns the text without its secrets.
     pub(super) fn masked(&self, text: &str) -> String {
         self.mask.apply(text)
     }
 
-    /// A JSON payload without its secrets.
+    /// Returns the JSON payload without its secrets.
     pub(super) fn masked_json(&self, payload: Vec<u8>) -> Vec<u8> {
         self.mask.apply_json(payload)
     }
 
-    /// Tells one record: level 1 (error) to 5 (trace), where it comes from, its fields as a JSON object.
+    /// Logs one record: level 1 (error) to 5 (trace), its source, its fields as a JSON object.
     pub(super) fn tell(&self, level: u8, source: &str, fields: &str) {
         if level == 0 || level > max_level() {
             return;
@@ -166,10 +166,10 @@ impl LogGate {
     fn line(&self, fields: &str) -> Line {
         let mut object = match serde_json::from_str(fields) {
             Ok(Value::Object(object)) => object,
-            // Not what the contract says, but perhaps what somebody needs to see.
+            // Not valid by the contract, but it may still help the operator.
             _ => Map::from_iter([("message".to_owned(), Value::String(fields.to_owned()))]),
         };
-        // Masked before anything is quoted: a quoted secret would look different.
+        // Values are masked before they are quoted, because quoting changes a secret.
         object.values_mut().for_each(|value| self.mask.apply_value(value));
         let message = match object.remove("message") {
             Some(Value::String(message)) => message,
@@ -178,13 +178,14 @@ impl LogGate {
         };
         let fields: Vec<String> = object.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
         let fields = fields.join(" ");
-        // Keys are masked as well, and what a number spells.
+        // The joined text is masked again: keys and numbers may contain a secret.
         Line { message: cut(message), fields: cut(self.mask.apply(&fields)) }
     }
 }
 
 impl Bucket {
-    /// Takes a record out of the bucket; returns how many were dropped before it. `None`: this one is dropped.
+    /// Takes one record out of the bucket. Returns the count of records dropped before it. `None`: this record is
+    /// dropped.
     fn take(&mut self, now: Instant) -> Option<u64> {
         let since = now.saturating_duration_since(self.filled);
         let grown = u32::try_from(since.as_millis() * u128::from(RECORDS_PER_S) / 1000).unwrap_or(u32::MAX);
@@ -201,7 +202,7 @@ impl Bucket {
     }
 }
 
-/// The most talkative level that anybody listens to, as the adapters count them.
+/// Returns the most verbose level that is enabled, as adapters count levels.
 pub(super) fn max_level() -> u8 {
     match LevelFilter::current().into_level() {
         None => 0,
@@ -223,7 +224,7 @@ fn level_of(level: u8) -> Level {
     }
 }
 
-/// A word as it is, anything else quoted.
+/// Formats a word without quotes, and any other value as JSON.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(word) if !word.is_empty() && !word.contains([' ', '"', '=']) => word.clone(),
@@ -237,7 +238,7 @@ fn cut(mut text: String) -> String {
         text.truncate(end);
         text.push('…');
     }
-    // One record is one line; control characters could write into a terminal.
+    // A record is one line, and control characters could control a terminal.
     if text.chars().any(char::is_control) {
         text = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     }

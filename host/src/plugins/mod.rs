@@ -1,16 +1,15 @@
-//! Finding, judging, running and minding adapter libraries.
+//! The loading and supervision of adapter libraries.
 //!
-//! A file becomes a running instance in this order, and each step can refuse it
-//! with its own [`LoadError`]: found ([`discover`]), judged by owner, mode and
-//! accepted hash, read as ELF, negotiated by version, opened from a private copy,
-//! created with its configuration. From then on its supervisor keeps it alive.
+//! A file becomes a running instance in this order, and each step can refuse it with its own [`LoadError`]: found
+//! ([`discover`]), checked by owner, mode and accepted hash, read as ELF, checked by version, opened from a private
+//! copy, created with its configuration. From then on its supervisor keeps it running.
 //!
-//! * Nothing waits for the slowest: every instance has a task of its own.
-//! * No code of a library runs before every check of its bytes has passed, and none in this process before it ran in
-//!   a short-lived child ([`schema`]).
-//! * What an instance says after the host gave it up is refused.
+//! * Every instance has a task of its own, so no instance waits for another.
+//! * No code of a library runs before every check of its bytes has passed, and none in this process before it ran in a
+//!   short-lived child ([`schema`]).
+//! * Host calls of an instance are refused after the host gave it up.
 //!
-//! Not here: `unsafe` (see [`crate::ffi`]), and any policy about messages.
+//! Not in this module: `unsafe` (see [`crate::ffi`]), and any policy about messages.
 
 mod adapters;
 mod alive;

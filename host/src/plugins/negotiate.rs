@@ -1,7 +1,7 @@
-//! Whether a plugin and this host speak of the same things.
+//! The version check between a plugin and this host.
 //!
-//! Same major; within a major the older side only misses what the newer one has,
-//! so a newer plugin runs when it does not say otherwise, with a warning.
+//! Both need the same major version. Within a major version the older side only lacks the additions of the newer one,
+//! so a newer plugin runs with a warning, unless its manifest forbids it.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use semver::{Version, VersionReq};
 
 use super::LoadError;
 
-/// The longest id of an adapter, in characters.
+/// The longest id of an adapter, in characters (all ASCII).
 const ID_CHARS_MAX: usize = 32;
 
-/// Version of the manifest's shape.
+/// Version of the manifest schema.
 const MANIFEST_SCHEMA: u32 = 1;
 
 /// Refuses an SDK of another major.
@@ -38,7 +38,7 @@ pub(super) fn same_major(path: &Path, sdk: &str) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Judges a whole manifest. Returns the warning about a newer plugin that may run.
+/// Checks a whole manifest. Returns the warning about a newer plugin that may run.
 pub(super) fn judge(path: &Path, manifest: &Manifest) -> Result<Option<String>, LoadError> {
     let bad = |why: String| LoadError::BadManifest { path: path.to_owned(), why };
     same_major(path, &manifest.sdk)?;
@@ -80,7 +80,7 @@ pub(super) fn judge(path: &Path, manifest: &Manifest) -> Result<Option<String>, 
     }))
 }
 
-/// Whether this is a well-formed id of an adapter.
+/// Returns `true` for a well-formed adapter id.
 pub(super) fn is_id(id: &str) -> bool {
     id.len() <= ID_CHARS_MAX
         && id.starts_with(|first: char| first.is_ascii_lowercase())

@@ -1,4 +1,4 @@
-//! What the operator wants to run, what the rest of the host is told, and what it is asked.
+//! The interface of this module: the plans it runs, the events it reports, and the services it calls.
 
 use std::{collections::BTreeSet, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
@@ -11,35 +11,36 @@ use serde_json::Value;
 use super::{AdapterHandle, AdapterState, IsolationChoice, SearchPath, Watch, sandbox::Ground, user};
 use crate::clock::{Clock, SystemClock};
 
-/// One instance as the configuration describes it.
+/// The configuration of one instance.
 #[derive(Clone, PartialEq)]
 pub struct AdapterPlan {
     /// Name of the instance; session keys contain it.
     pub instance: String,
     /// Id of the plugin.
     pub plugin: String,
-    /// The adapter's own keys, secrets resolved.
+    /// The adapter's own keys with resolved secrets.
     pub config: Value,
-    /// Values that no log may show.
+    /// Values that must not appear in any log.
     pub secrets: Vec<String>,
-    /// Where to run it.
+    /// The place where it runs.
     pub isolation: IsolationChoice,
-    /// Whether to run it at all.
+    /// `false` if the operator disabled it.
     pub enabled: bool,
-    /// Whether what the adapter proves about its senders counts.
+    /// `true` if the adapter's proofs about its senders count.
     pub trust_upstream: bool,
-    /// Host methods granted besides those a trusted instance gets anyway.
+    /// Host methods granted in addition to those of a trusted instance.
     pub granted: BTreeSet<String>,
     /// The proxies for its outgoing connections.
     pub proxy: ProxySettings,
-    /// A program that speaks frames, instead of a library.
+    /// The program and its arguments, if a program that speaks frames replaces the library.
     pub command: Option<Vec<String>>,
-    /// Where that program works: the folder of the file that names it. `None`: where the host works.
+    /// The working folder of that program: the folder of the file that names it. `None`: the working folder of the
+    /// host.
     pub folder: Option<PathBuf>,
 }
 
 impl AdapterPlan {
-    /// An enabled instance of `plugin` with everything else at its default.
+    /// Creates the plan of an enabled instance of `plugin` with defaults for everything else.
     pub fn new(instance: impl Into<String>, plugin: impl Into<String>, config: Value) -> Self {
         Self {
             instance: instance.into(),
@@ -69,17 +70,17 @@ impl std::fmt::Debug for AdapterPlan {
     }
 }
 
-/// What the dispatcher is told about adapters.
+/// An event about adapters for the dispatcher.
 #[derive(Clone, Debug)]
 pub enum AdapterEvent {
     /// An instance changed its state.
     State {
         /// The instance.
         instance: Arc<str>,
-        /// Its state from here on.
+        /// The new state.
         state: AdapterState,
     },
-    /// An instance has a link for the first time in this life: its outbox lanes may go.
+    /// A new incarnation has its first link: its outbox lanes may send.
     Ready {
         /// The instance.
         instance: Arc<str>,
@@ -88,16 +89,16 @@ pub enum AdapterEvent {
     Announced {
         /// The instance.
         instance: Arc<str>,
-        /// What it is.
+        /// The label.
         label: String,
-        /// Where to open it.
+        /// The URL.
         url: String,
     },
 }
 
-/// What adapters may ask of the host beyond what `plugins` answers itself.
+/// The host methods that `plugins` does not answer itself.
 pub trait HostServices: Send + Sync + 'static {
-    /// Answers one call of `from`. An error with the code `unsupported` says that there is no such method.
+    /// Answers one call of `from`. The error code `unsupported` means that the method does not exist.
     fn call(
         &self,
         from: &AdapterHandle,
@@ -105,8 +106,8 @@ pub trait HostServices: Send + Sync + 'static {
         payload: Vec<u8>,
     ) -> BoxFuture<'static, Result<Vec<u8>, CallError>>;
 
-    /// `from` has locked a credential; `is_first`: its present life held none before. The adapter hears of it once
-    /// this is done.
+    /// Reports that `from` locked a credential. `is_first`: its current incarnation held none before. The adapter gets
+    /// its answer after this call.
     fn locked(
         &self,
         from: &AdapterHandle,
@@ -121,55 +122,55 @@ pub trait HostServices: Send + Sync + 'static {
 /// One line of `status.adapters`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AdapterStatus {
-    /// Name of the instance; of an available file its id.
+    /// Name of the instance, or the id of an available file.
     pub name: String,
     /// Id of the plugin.
     pub plugin: String,
-    /// Version of the plugin, empty while unknown.
+    /// Version of the plugin; empty while unknown.
     pub version: String,
-    /// `in-process` or `process`; empty while nothing runs.
+    /// `in-process` or `process`; empty while no instance runs.
     pub isolation: &'static str,
-    /// What its process has given up, in words; `None` inside the host and while nothing runs.
+    /// The sandbox restrictions of its process in words; `None` inside the host and while no instance runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
-    /// The word of its state; `available` for a file without a section.
+    /// The word for its state; `available` for a file without a section.
     pub state: String,
-    /// Since when, in milliseconds since the Unix epoch.
+    /// Start of this state, in milliseconds since the Unix epoch.
     pub since: i64,
-    /// Why it is in that state, and what mends it.
+    /// The reason for the state, and the fix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The stable code of a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<&'static str>,
-    /// When the next attempt is made, in milliseconds since the Unix epoch.
+    /// Time of the next attempt, in milliseconds since the Unix epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_try: Option<i64>,
-    /// When a round trip last carried data, in milliseconds since the Unix epoch.
+    /// Time of the last round trip that carried data, in milliseconds since the Unix epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_proven: Option<i64>,
-    /// Parts that wait for it; filled by the outbox.
+    /// Count of parts that wait for it; set by the outbox.
     pub held: u64,
     /// Its delivery class.
     pub guarantee: String,
-    /// What it announced: label and URL.
+    /// Its announcements: label and URL.
     pub announced: Vec<(String, String)>,
-    /// How often the instance died or was rebuilt in this life of the host.
+    /// Count of the times that the instance died or was recreated in this run of the host.
     pub restarts: u64,
-    /// Set where roles of the platform are ignored because `trust_upstream` is not set.
+    /// `true` if roles of the platform are ignored because `trust_upstream` is not set.
     pub upstream_ignored: bool,
 }
 
-/// Bounds and places; every wait has a name with its meaning.
+/// Limits and folders. Every wait has a named setting.
 #[derive(Clone)]
 pub struct AdapterSettings {
     /// The home folder.
     pub home: PathBuf,
-    /// Where libraries are looked for.
+    /// The folders that are searched for libraries.
     pub search: SearchPath,
-    /// What `auto` means; [`IsolationChoice::Auto`] is the rule by folder.
+    /// The meaning of `auto`; [`IsolationChoice::Auto`] is the rule by folder.
     pub isolation: IsolationChoice,
-    /// Whether accepted hashes are enforced.
+    /// `true` if accepted hashes are enforced.
     pub pin: bool,
     /// The command that runs a library in a child; the file is appended. Default: this executable, `adapter-runner`.
     pub runner: Vec<OsString>,
@@ -189,41 +190,42 @@ pub struct AdapterSettings {
     pub backoff_first: Duration,
     /// Longest wait of the backoff.
     pub backoff_max: Duration,
-    /// Host calls of one instance that are under way at once.
+    /// Concurrent host calls of one instance.
     pub host_calls_max: usize,
-    /// How long an instance may be silent before it is asked, where its manifest promises nothing.
+    /// Silence after which an instance is asked for its health, unless its manifest sets another time.
     pub ask_after: Duration,
-    /// How long a question after its health may stay unanswered.
+    /// Deadline of `health`.
     pub health: Duration,
-    /// How often a child process is asked for a sign of life.
+    /// Interval of the heartbeat of a child process.
     pub heartbeat: Duration,
-    /// How long a sign of life may be late before the state of the instance says so.
+    /// Delay of a heartbeat after which the state of the instance shows it.
     pub late: Duration,
-    /// Where *now* comes from.
+    /// The source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// The user's runtime folder, for credential locks; otherwise they lie in the user's home directory.
+    /// The user's runtime folder for credential locks. `None`: they are stored in the user's home directory.
     pub runtime_dir: Option<PathBuf>,
-    /// Environment names a child keeps, with their values.
+    /// Environment variables of a child, with their values.
     pub child_env: Vec<(OsString, OsString)>,
-    /// Whether a crash of this process is to leave a note for the next start.
+    /// `true` if a crash of this process leaves a note for the next start.
     pub last_words: bool,
-    /// Whether a child gives up files, ports and system calls that it does not need, where the kernel can.
+    /// `true` if a child gives up files, ports and system calls that it does not need, as far as the kernel supports
+    /// it.
     pub confine: bool,
-    /// Who watches what passes; nobody as a rule.
+    /// The observer of calls; `None` by default.
     pub watch: Option<Watch>,
-    /// Instances that run in a process of their own whatever their section says: the previous run of the host ended
-    /// while they were delivering.
+    /// Instances that run in a process of their own regardless of their section, because the previous run of the host
+    /// ended while they were delivering.
     pub isolated: BTreeSet<String>,
-    /// Files that no child may read, besides what is private in the home: where secrets were configured.
+    /// Files that no child may read, in addition to the private files of the home: the sources of configured secrets.
     pub private: Vec<PathBuf>,
-    /// Instances that may open Unix sockets although they are confined.
+    /// Instances that may open Unix sockets although they are sandboxed.
     pub unix_sockets: BTreeSet<String>,
     /// The home directory of the user, by the password database.
     pub user_home: Option<PathBuf>,
 }
 
 impl AdapterSettings {
-    /// The defaults for this home and these folders.
+    /// Creates the defaults for this home and these folders.
     pub fn new(home: impl Into<PathBuf>, search: SearchPath) -> Self {
         let runner = std::env::current_exe().map(|exe| vec![exe.into_os_string(), "adapter-runner".into()]);
         Self {
@@ -232,7 +234,7 @@ impl AdapterSettings {
             isolation: IsolationChoice::Auto,
             isolated: BTreeSet::new(),
             pin: true,
-            // Without a path of our own no child can start; the spawn then says so.
+            // Without the path of this executable no child can start; the spawn then reports it.
             runner: runner.unwrap_or_default(),
             probe: Duration::from_secs(15),
             create: Duration::from_secs(1),
@@ -244,7 +246,7 @@ impl AdapterSettings {
             backoff_max: Duration::from_secs(300),
             host_calls_max: HOST_CALLS_IN_FLIGHT_MAX,
             ask_after: Duration::from_secs(60),
-            // Longer than an adapter waits for its platform: it is the adapter that says what is lost.
+            // Longer than an adapter waits for its platform, so that the adapter reports the loss.
             health: Duration::from_secs(45),
             heartbeat: Duration::from_secs(5),
             late: Duration::from_secs(3),
@@ -260,7 +262,7 @@ impl AdapterSettings {
         }
     }
 
-    /// What is needed to decide what a child may touch.
+    /// Returns the inputs for the decision what a child may access.
     pub(super) fn ground(&self) -> Ground<'_> {
         Ground {
             home: &self.home,

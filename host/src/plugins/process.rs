@@ -1,8 +1,8 @@
-//! An instance in a process of its own: frames behind the link.
+//! The link to an instance in a process of its own: frames.
 //!
-//! One task writes, one reads. A call whose frame was not begun when the child
-//! died is answered BUSY (it certainly did nothing), one that was is DROPPED. The
-//! child is killed by its group whenever its socket closes, whoever closed it.
+//! One task writes, one reads. If the child dies, a call whose frame was not started is answered BUSY, because it had
+//! no effect; a started call is answered DROPPED. The child's process group is killed when its socket closes, on either
+//! side.
 
 use std::{
     collections::BTreeMap,
@@ -40,50 +40,50 @@ use super::{
 use crate::ffi::{HostPort, Reply};
 use crate::status::human::one_line;
 
-/// Frames that wait to be written. A child that reads so little is ended.
+/// Frames that may wait to be written. A child that reads too slowly for this is ended.
 const OUT_MAX: usize = 1024;
-/// Method by which a child is asked for a sign of life. A child that does not know it answers all the same.
+/// The heartbeat method of a child. A child that does not know it still answers.
 pub(super) const PING: &str = "ping";
 /// Method that asks the instance in a child to end; `{"deadline_ms"}`.
 pub(super) const SHUTDOWN: &str = "shutdown";
-/// How long a child that closed its socket may take to end by itself, so that its exit status is its own.
+/// Time in which a child that closed its socket may exit by itself, so that its own exit status is reported.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long a killed child may take to be gone.
+/// Time in which a killed child has to be gone.
 const REAP: Duration = Duration::from_secs(2);
-/// Characters of the last line of a child that did not come up.
+/// The longest last line of a child that did not start, in characters.
 const LAST_WORDS_CHARS_MAX: usize = 300;
 
-/// What is read of one line of a child's error output, in bytes.
+/// The part of one line of a child's error output that is read, in bytes.
 const STDERR_LINE_MAX: u64 = 8 * 1024;
-/// The level at which a child's error output is told: info.
+/// The log level of a child's error output: info.
 const STDERR_LEVEL: u8 = 3;
 
-/// How to start a child.
+/// The command of a child.
 pub(super) struct ChildSpec {
     /// Program and arguments.
     pub(super) command: Vec<OsString>,
-    /// Its whole environment.
+    /// Its complete environment.
     pub(super) env: Vec<(OsString, OsString)>,
-    /// Where it works. `None`: where the host works.
+    /// Its working folder. `None`: the working folder of the host.
     pub(super) folder: Option<PathBuf>,
 }
 
-/// What the host says first.
+/// The first message of the host.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct HostHello {
     /// Version of the frames.
     pub(super) protocol: u32,
-    /// What `create` gets, as it is.
+    /// The argument of `create`, unchanged.
     pub(super) envelope: serde_json::Value,
-    /// Deadline of `create`.
+    /// Deadline of `create`, in milliseconds.
     pub(super) create_ms: u64,
-    /// The most talkative level that is listened to.
+    /// The most verbose level that is recorded.
     pub(super) log_level: u8,
     /// The file that refusals name.
     pub(super) origin: String,
 }
 
-/// What the adapter says first, once its instance is created.
+/// The first message of the adapter, once its instance is created.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct AdapterHello {
     /// Version of the frames.
@@ -92,21 +92,21 @@ pub(super) struct AdapterHello {
     pub(super) manifest: Manifest,
 }
 
-/// An instance in a child.
+/// The link to an instance in a child.
 pub(super) struct ProcessLink {
     out: mpsc::Sender<Out>,
     pending: Arc<Mutex<Pending>>,
     next: AtomicU64,
     closed: watch::Receiver<Option<String>>,
     end: watch::Sender<bool>,
-    /// What the child said to have given up; `None` where it said nothing.
+    /// The sandbox restrictions that the child reported; `None` if it reported none.
     confined: Option<String>,
 }
 
-/// Something to write.
+/// An item for the writer task.
 enum Out {
     Frame(Frame),
-    /// The frame of a call, which is no longer harmless once it is begun.
+    /// The frame of a call, which may have an effect once its first byte is written.
     Call(Frame),
 }
 
@@ -124,7 +124,7 @@ struct PendingAnswer {
 impl Pending {
     fn answer(&mut self, id: u64, answer: Answer) {
         if let Some(waiting) = self.calls.remove(&id) {
-            // A caller that is gone has cancelled.
+            // If the receiver is gone, the caller has cancelled.
             let _ = waiting.tell.send(answer);
         }
     }
@@ -133,7 +133,7 @@ impl Pending {
         self.over = true;
         for waiting in std::mem::take(&mut self.calls).into_values() {
             let status = if waiting.begun { status::DROPPED } else { status::BUSY };
-            // As above.
+            // The same as above.
             let _ = waiting.tell.send(Answer::bare(status));
         }
     }
@@ -143,14 +143,14 @@ fn lock(pending: &Mutex<Pending>) -> std::sync::MutexGuard<'_, Pending> {
     pending.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A child with an open socket, before either side said hello.
+/// A child with an open socket, before either side sent `hello`.
 pub(super) struct Started {
     stream: UnixStream,
     child: Child,
 }
 
-/// Starts a child with a clean environment and one socket. The runner then makes a session of its own, which a group
-/// of the host's session would prevent.
+/// Starts a child with a clean environment and one socket. The child gets no process group here, because the runner
+/// creates its own session and a group leader cannot.
 pub(super) async fn start(spec: &ChildSpec) -> std::io::Result<Started> {
     let (program, arguments) =
         spec.command.split_first().ok_or_else(|| std::io::Error::other("the path of this program is not known"))?;
@@ -173,11 +173,11 @@ pub(super) async fn start(spec: &ChildSpec) -> std::io::Result<Started> {
 }
 
 impl Started {
-    /// One question, one answer, and the child is ended.
+    /// Sends one question, reads one answer and ends the child.
     pub(super) async fn ask(mut self, question: Option<Frame>, deadline: Duration) -> Result<Frame, String> {
         let asked = async {
             if let Some(question) = question {
-                // A child that is gone is found out by the read below; one that does not read, by the deadline.
+                // The read below detects a child that is gone; the deadline ends a child that does not read.
                 let _ = self.stream.write_all(&question.encode()).await;
             }
             frame::read_async(&mut self.stream).await
@@ -194,8 +194,8 @@ impl Started {
         }
     }
 
-    /// Sends a file and its end, reads the answer until the socket closes, and ends the child. Returns the answer as
-    /// far as it arrived, and the end of the child.
+    /// Sends a file and closes the write side, reads the answer until the socket closes, and ends the child. Returns
+    /// the part of the answer that arrived, and the end of the child in words.
     pub(super) async fn exchange(
         mut self,
         question: std::fs::File,
@@ -205,7 +205,7 @@ impl Started {
         let mut answer = Vec::new();
         let talk = async {
             let mut question = tokio::fs::File::from_std(question);
-            // The read below finds a child that is gone; the deadline ends one that does not read.
+            // The read below detects a child that is gone; the deadline ends a child that does not read.
             let _ = tokio::io::copy(&mut question, &mut self.stream).await;
             let _ = self.stream.shutdown().await;
             (&mut self.stream).take(answer_bytes_max).read_to_end(&mut answer).await
@@ -216,7 +216,7 @@ impl Started {
         (answer, if in_time { ended } else { format!("{ended} at the deadline") })
     }
 
-    /// Says hello, waits for the adapter's, and makes a link of it.
+    /// Sends `hello`, waits for the adapter's, and creates a link.
     pub(super) async fn link(
         mut self,
         instance: &str,
@@ -255,15 +255,15 @@ enum Refused {
     Other(String),
 }
 
-/// Waits for the adapter's hello. Also returns what the runner said to be in force; what comes after its first word
-/// about that is foreign.
+/// Waits for the adapter's `hello`. Also returns the sandbox restrictions that the runner reported. Only the first
+/// report counts, because later ones may come from the library.
 async fn shake_hands(
     stream: &mut UnixStream,
     payload: Vec<u8>,
     port: &dyn HostPort,
 ) -> Result<(Manifest, Option<String>), Refused> {
     let mut confined = None;
-    // A child that ends before it reads is told apart below, by what it said or by how it ended.
+    // A child that ends before it reads is reported below, by its output or its exit status.
     let _ = stream.write_all(&Frame::hello(status::OK, payload).encode()).await;
     loop {
         let frame = frame::read_async(stream).await.map_err(|error| match error {
@@ -291,7 +291,7 @@ async fn shake_hands(
                     confined = confined_of(&frame.payload);
                 }
             }
-            // Nothing else is heard before the hello.
+            // Other frames before `hello` are ignored.
             _ => {}
         }
     }
@@ -322,11 +322,11 @@ impl ProcessLink {
         tokio::spawn(async move {
             let (why, grace) = tokio::select! {
                 why = reading => (why, GRACE),
-                // Also when the link itself is gone.
+                // Also when the link itself was dropped.
                 _ = ended.wait_for(|end| *end) => (None, Duration::ZERO),
             };
             let gone = reap(child, grace).await;
-            // First how it ended, then the calls that are lost with it: whoever meets a lost call can tell why.
+            // The reason is published before the lost calls are answered, so that their callers can report it.
             say_closed.send_replace(Some(why.unwrap_or(gone)));
             lock(&watched).end();
             drop(port);
@@ -334,7 +334,7 @@ impl ProcessLink {
         Self { out, pending, next: AtomicU64::new(1), closed, end, confined }
     }
 
-    /// Queues a call. `bounded`: whether it counts against the bound on open calls.
+    /// Queues a call. `bounded`: the call counts against the limit of open calls.
     fn queue(&self, method: &str, payload: Vec<u8>, bounded: bool) -> PendingCall {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let frame = Frame::call(id, method, payload);
@@ -359,7 +359,7 @@ impl ProcessLink {
         PendingCall::new(id, answer, move |id| {
             let begun = lock(&pending).calls.remove(&id).is_some_and(|waiting| waiting.begun);
             if begun {
-                // A full queue means that the child reads nothing; its end cancels everything.
+                // A full queue means that the child does not read. Its end cancels everything.
                 let _ = out.try_send(Out::Frame(Frame::cancel(id)));
             }
         })
@@ -403,7 +403,7 @@ impl AdapterLink for ProcessLink {
     fn heartbeat(&self) -> BoxFuture<'static, bool> {
         let ping = self.queue(PING, b"{}".to_vec(), false);
         Box::pin(async move {
-            // Any answer of the child is a sign of life; these two are answers of the host.
+            // DROPPED and BUSY are answers of the host; any other answer comes from the child.
             !matches!(ping.await.status, status::DROPPED | status::BUSY)
         })
     }
@@ -424,14 +424,14 @@ async fn write_out(mut writer: OwnedWriteHalf, mut queue: mpsc::Receiver<Out>, p
         while at < bytes.len() {
             match writer.write(&bytes[at..]).await {
                 Ok(written) if written > 0 => at += written,
-                // The reader meets the same end and says why.
+                // The reader meets the same end and reports the reason.
                 _ => return never_begun(&pending, &calls, at),
             }
         }
     }
 }
 
-/// The frames that wait, together; with each call its id and where its frame begins.
+/// Encodes the waiting frames together. Returns the id and the start offset of each call.
 fn encode(first: Out, queue: &mut mpsc::Receiver<Out>, pending: &Mutex<Pending>) -> (Vec<u8>, Vec<(u64, usize)>) {
     let (mut bytes, mut calls) = (Vec::new(), Vec::new());
     let mut next = Some(first);
@@ -439,7 +439,7 @@ fn encode(first: Out, queue: &mut mpsc::Receiver<Out>, pending: &Mutex<Pending>)
     while let Some(out) = next.take() {
         match out {
             Out::Frame(frame) => frame.encode_into(&mut bytes),
-            // Where nobody waits any more nothing is begun.
+            // A call without a waiting caller is not started.
             Out::Call(frame) => {
                 if let Some(waiting) = pending.calls.get_mut(&frame.id) {
                     waiting.begun = true;
@@ -455,7 +455,7 @@ fn encode(first: Out, queue: &mut mpsc::Receiver<Out>, pending: &Mutex<Pending>)
     (bytes, calls)
 }
 
-/// Of the calls written together, those behind the bytes that the child got certainly did nothing.
+/// Marks the calls behind the written bytes as not started: the child cannot have executed them.
 fn never_begun(pending: &Mutex<Pending>, calls: &[(u64, usize)], written: usize) {
     let mut pending = lock(pending);
     for (id, _) in calls.iter().filter(|(_, start)| *start >= written) {
@@ -465,7 +465,7 @@ fn never_begun(pending: &Mutex<Pending>, calls: &[(u64, usize)], written: usize)
     }
 }
 
-/// Reads until the child says no more; returns a reason where its exit status would not tell.
+/// Reads until the child closes its socket. Returns a reason if its exit status would not show it.
 async fn read_in(
     reader: OwnedReadHalf,
     pending: Arc<Mutex<Pending>>,
@@ -499,12 +499,12 @@ fn reply_to(id: u64, out: mpsc::Sender<Out>) -> Reply {
     Reply::new(move |status, payload| {
         let frame = Frame::reply(id, status, payload);
         let frame = if frame.fits() { frame } else { Frame::reply(id, status::ERR, Vec::new()) };
-        // A full queue means that the child reads nothing; the reader ends it at its next call.
+        // A full queue means that the child does not read; the reader ends it at its next call.
         let _ = out.try_send(Out::Frame(frame));
     })
 }
 
-/// Tells what a child writes to its error output, line by line; ends with the last line that is not empty.
+/// Logs the error output of a child line by line. Returns the last line that is not empty.
 fn tell_stderr(
     stderr: std::process::ChildStderr,
     tell: impl Fn(&str) + Send + 'static,
@@ -530,26 +530,28 @@ fn tell_stderr(
     })
 }
 
-/// How a child ended, with what it said last: the loader and the adapter tell there why they cannot go on.
+/// Returns the end of a child with its last line of error output, which often contains the reason: a message of the
+/// loader or the adapter.
 async fn with_last_words(ended: String, said: Option<tokio::task::JoinHandle<String>>) -> String {
     let Some(said) = said else { return ended };
-    // Whoever else holds its error output may hold it for long.
+    // Another process may hold the error output open for long.
     let last = tokio::time::timeout(GRACE, said).await.ok().and_then(Result::ok).unwrap_or_default();
     let last = one_line(&last, LAST_WORDS_CHARS_MAX);
     if last.is_empty() { ended } else { format!("{ended}; its last words: {last}") }
 }
 
-/// Waits up to `grace` for the child's own end, kills its whole group, and says how it ended.
+/// Waits up to `grace` for the child to exit, kills its whole group, and returns its end in words.
 async fn reap(mut child: Child, grace: Duration) -> String {
     let Some(pid) = Pid::from_raw(child.id().cast_signed()) else { return "its process ended".to_owned() };
     if !grace.is_zero() {
-        // Waits without taking the number away. Late or not, the kill below is what counts, and ends this wait too.
+        // NOWAIT keeps the process id reserved. The kill below happens in any case, and also ends this wait.
         let own_end = move || rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let _ = tokio::time::timeout(grace, tokio::task::spawn_blocking(own_end)).await;
     }
-    // Not yet waited for, so the number cannot belong to another process; a group that is gone cannot be killed.
+    // The child is not reaped yet, so its id cannot belong to another process. The error for a group that is gone is
+    // expected.
     let _ = rustix::process::kill_process_group(pid, Signal::KILL);
-    // A child that has no group of its own yet, or has left it.
+    // The child may not have its own group yet, or may have left it.
     let _ = child.kill();
     match tokio::task::spawn_blocking(move || child.wait()).await {
         Ok(Ok(status)) => ended(status),
@@ -573,7 +575,7 @@ mod tests {
     async fn a_child_that_does_not_read_its_question_is_given_up_at_the_deadline() {
         let command = ["/bin/sleep", "600"].map(OsString::from).to_vec();
         let child = start(&ChildSpec { command, env: Vec::new(), folder: None }).await.unwrap();
-        // More than a socket holds.
+        // More bytes than the socket buffer holds.
         let question = Frame::call(1, "check_config", vec![b' '; 4 * 1024 * 1024]);
         let refused = child.ask(Some(question), Duration::from_millis(50)).await.unwrap_err();
         assert_eq!(refused, "it did not answer within 0.05 s");

@@ -1,11 +1,10 @@
-//! The other end of the frames: one library, one instance, in a child of the host.
+//! The child side of the frames: one library and one instance in a child of the host.
 //!
-//! `adapter-runner FILE` creates the instance that the host's hello describes and
-//! forwards calls, cancels, logs and the end. `adapter-runner --exec … PROGRAM` is
-//! for another language: it gives up the same and becomes that program. It meets the library through the
-//! same code as the host does, so both kinds of isolation refuse alike. Plain
-//! threads: the reader is this one, a writer keeps the adapter from blocking on
-//! the socket. The process ends when the socket does.
+//! `adapter-runner FILE` creates the instance that the host's `hello` describes and forwards calls, cancels, logs and
+//! the end. `adapter-runner --exec … PROGRAM` is for another language: it applies the same restrictions and then
+//! executes that program. A library is loaded by the same code as in the host, so both kinds of isolation refuse the
+//! same files. The runner uses plain threads: this one reads, and a writer thread keeps the adapter from blocking on
+//! the socket. The process ends when the socket closes.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -37,23 +36,24 @@ use super::{
 };
 use crate::ffi::{ForeignInstance, HostPort, Library, Reply};
 
-/// The subcommand.
+/// The name of the subcommand.
 pub(super) const SUBCOMMAND: &str = "adapter-runner";
-/// Field of the runner's record that says what is in force.
+/// Field of the runner's log record that names the restrictions in force.
 pub(super) const CONFINED: &str = "confined";
 /// Exit code: the arguments or the first frame cannot be read.
 const EXIT_USAGE: u8 = 2;
-/// Exit code: the host was gone before the child began.
+/// Exit code: the host ended before the child began.
 pub(super) const EXIT_NO_HOST: u8 = 69;
-/// Level of a record about what is given up, which `status` shows: debug; of what the kernel refused: a warning.
+/// Log level of the record about the restrictions in force, which `status` shows: debug. Restrictions that the kernel
+/// refused are warnings.
 const GIVEN_UP: u8 = 4;
 const NOT_GIVEN_UP: u8 = 2;
-/// Log records that wait to be written; beyond it they are dropped.
+/// Log records that may wait to be written. Further records are dropped.
 const LOGS_MAX: usize = 256;
-/// How long an instance may take to end when the host is gone.
+/// Time in which an instance has to end after the host is gone.
 const ORPHAN: Duration = Duration::from_millis(500);
 
-/// What the child is asked to do.
+/// The task of the child.
 enum Task {
     Run,
     Check,
@@ -62,29 +62,29 @@ enum Task {
     Exec,
 }
 
-/// What a short-lived child found out.
+/// The findings of a short-lived child.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
-    /// Why the library cannot be used, if it cannot.
+    /// The refusal, or `None` if the library can be used.
     pub(super) refused: Option<LoadError>,
-    /// The schema of its own config keys, as it wrote it.
+    /// The schema of its own config keys, as the library returned it.
     pub(super) schema: String,
-    /// Whether it can be asked about its values.
+    /// `true` if the library can check the values of a section.
     #[serde(default)]
     pub(super) judges: bool,
-    /// What it says is wrong with its values, where it was asked; empty when nothing is.
+    /// The adapter's error message about the values that it was asked to check; empty if there is none.
     #[serde(default)]
     pub(super) wrong: String,
 }
 
-/// What the arguments say.
+/// The parsed arguments.
 struct Asked {
     task: Task,
     framed: bool,
     parent: Option<u32>,
     origin: Option<PathBuf>,
     instance: String,
-    /// What it may touch; `None` without a host.
+    /// The access that the host allows; `None` without a host.
     allowed: Option<Allowed>,
     /// The file, or the program and its arguments.
     words: Vec<OsString>,
@@ -118,7 +118,7 @@ impl Asked {
                     return asked;
                 }
                 Some("--confined") => asked.allowed = Some(Allowed::default()),
-                // What is allowed follows the word that there are limits.
+                // `--confined` comes first; the access arguments follow.
                 Some(flag) if asked.allowed.as_mut().is_some_and(|limits| limits.take(flag, &mut arguments)) => {}
                 _ => asked.words.push(argument),
             }
@@ -130,8 +130,7 @@ impl Asked {
 /// The `adapter-runner` subcommand: `[--check | --schema | --values] [--framed] [--parent PID] [--origin PATH] FILE`, or
 /// `--parent PID --instance NAME --exec PROGRAM [ARGUMENT]…`.
 ///
-/// Without a host (`--check FILE`, `--schema FILE`) it prints JSON. With `--values` the host says first
-/// which values are meant.
+/// Without a host (`--check FILE`, `--schema FILE`) it prints JSON. With `--values` the host sends the values first.
 pub fn runner_main() -> ExitCode {
     let asked = Asked::read(std::env::args_os().skip_while(|argument| argument != SUBCOMMAND).skip(1));
     let Some(file) = asked.words.first().map(PathBuf::from) else {
@@ -164,7 +163,7 @@ fn record(level: u8, fields: &serde_json::Value) -> Frame {
     Frame::log(level, SUBCOMMAND, &fields.to_string())
 }
 
-/// Becomes a program of another language; returns only if there is none.
+/// Executes a program of another language. Returns only if that fails.
 fn exec(words: &[OsString], instance: &str, records: &[Frame]) -> ExitCode {
     let Ok(mut socket) = socket() else { return ExitCode::from(EXIT_USAGE) };
     let Ok(stdout) = socket.try_clone() else { return ExitCode::from(EXIT_USAGE) };
@@ -181,7 +180,7 @@ fn exec(words: &[OsString], instance: &str, records: &[Frame]) -> ExitCode {
         ),
     };
     let payload = serde_json::to_vec(&refused).expect("a refusal has string keys only");
-    // A host that is gone needs no reason.
+    // If the host is gone, nobody reads the reason.
     let _ = frame::write(&mut socket, &Frame::hello(status::ERR, payload));
     ExitCode::FAILURE
 }
@@ -190,7 +189,7 @@ fn number(argument: OsString) -> Option<u32> {
     argument.to_str()?.parse().ok()
 }
 
-/// The socket, which the host gave as stdin.
+/// Returns the socket, which the host passed as stdin.
 pub(super) fn socket() -> std::io::Result<UnixStream> {
     let stdin = std::io::stdin();
     Ok(UnixStream::from(stdin.as_fd().try_clone_to_owned()?))
@@ -273,7 +272,7 @@ fn run(file: &Path, records: Vec<Frame>) -> ExitCode {
         }
     };
     serve(&mut reader, &instance, &host);
-    // The host is gone or has had enough: the platform is told, if that is quick.
+    // The host is gone or has closed the socket. The adapter may disconnect from its platform within this time.
     instance.destroy(ORPHAN);
     ExitCode::SUCCESS
 }
@@ -296,7 +295,7 @@ fn start(
     Ok((instance, described.manifest))
 }
 
-/// Reads until the socket ends.
+/// Reads frames until the socket closes.
 fn serve(reader: &mut impl Read, instance: &Arc<ForeignInstance>, host: &Arc<Host>) {
     loop {
         let Ok(frame) = frame::read(reader) else { return };
@@ -326,7 +325,7 @@ fn deadline_of(payload: &[u8]) -> Duration {
     serde_json::from_slice(payload).map_or(ORPHAN, |Shutdown { deadline_ms }| Duration::from_millis(deadline_ms))
 }
 
-/// The host, as the library in this child sees it.
+/// The host port of the library in this child.
 struct Host {
     out: Arc<Outbox>,
     calls: Mutex<BTreeMap<u64, Reply>>,
@@ -361,7 +360,7 @@ impl HostPort for Host {
         {
             let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
             if calls.len() >= 2 * CALLS_MAX {
-                // Answered after the lock is free: whoever gets it may call again.
+                // Answered after the lock is released, because the receiver may call again.
                 drop(calls);
                 return reply.send(status::BUSY, Vec::new());
             }
@@ -381,7 +380,7 @@ impl HostPort for Host {
     }
 }
 
-/// Frames that wait to be written. Bounded by what fills it: open calls, and the bound on logs.
+/// Frames that wait to be written. Its size is limited by the open calls and by `LOGS_MAX`.
 #[derive(Default)]
 struct Outbox {
     queue: Mutex<Queue>,
@@ -391,7 +390,7 @@ struct Outbox {
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Frame>,
-    /// Calls of an adapter that speaks while it is being created; the host hears nothing before hello.
+    /// Calls that the adapter makes while it is being created. They wait until `hello` was sent.
     early: Vec<Frame>,
     greeted: bool,
     logs: usize,
@@ -413,7 +412,7 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// Says hello, and then what the adapter could not wait to say.
+    /// Sends `hello`, and then the calls that waited for it.
     fn greet(&self, hello: Frame) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.greeted = true;
@@ -432,7 +431,7 @@ impl Outbox {
         }
     }
 
-    /// Writes until the socket ends.
+    /// Writes frames until the socket closes.
     fn write(&self, mut to: UnixStream) {
         loop {
             let mut bytes = Vec::new();
@@ -451,7 +450,7 @@ impl Outbox {
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
             queue.writing = false;
             if written.is_err() {
-                // Without a socket nothing can be said; the reader meets the same end.
+                // Without a socket nothing can be sent; the reader meets the same end.
                 queue.over = true;
                 queue.frames.clear();
             }
@@ -462,7 +461,7 @@ impl Outbox {
         }
     }
 
-    /// Waits until everything is written.
+    /// Waits until all frames are written, at most `ORPHAN`.
     fn drain(&self) {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self

@@ -1,7 +1,7 @@
-//! What an adapter says, at the lengths at which it is kept.
+//! The length limits of adapter text that the host keeps.
 //!
-//! Reasons, announcements and receipts go into `status`, the log and the store. One
-//! adapter that says too much must not make any of them useless.
+//! Reasons, announcements and receipts are kept in `status`, the log and the store. The limits keep all three usable if
+//! an adapter sends too much.
 
 use hermes_core::adapter::AdapterChange;
 use hermes_core::limits::WAIT_TOLD_MS_MAX;
@@ -11,19 +11,20 @@ use crate::status::human::one_line;
 
 /// The longest reason or detail, in characters.
 const WORDS_CHARS_MAX: usize = 2_000;
-/// The longest label, address or name of a counter, in bytes. Half of one would lead nowhere.
+/// The longest label, address or counter name, in bytes. A longer one is dropped, because a shortened address is
+/// useless.
 const NAME_BYTES_MAX: usize = 1_024;
 /// The longest id of a chat or a message, in bytes.
 const ID_BYTES_MAX: usize = 512;
-/// Messages that one part can become.
+/// Messages that one part may become.
 const RECEIPT_IDS_MAX: usize = 64;
 
-/// A reason or a detail: one line, cut.
+/// Shortens a reason or detail to one line.
 pub(super) fn words(text: &str) -> String {
     one_line(text, WORDS_CHARS_MAX)
 }
 
-/// A reason and what mends it, as they stand in one line.
+/// Joins a reason and its fix into one line.
 pub(super) fn with_mend(reason: &str, mend: &str) -> String {
     match mend {
         "" => reason.to_owned(),
@@ -31,12 +32,12 @@ pub(super) fn with_mend(reason: &str, mend: &str) -> String {
     }
 }
 
-/// Whether something that only counts as a whole is short enough to be kept.
+/// Returns `true` if a text that may not be shortened is short enough to be kept.
 pub(super) fn is_name(text: &str) -> bool {
     text.len() <= NAME_BYTES_MAX
 }
 
-/// A change of state with the reasons that are kept.
+/// Shortens the reasons of a state change.
 pub(super) fn change(change: AdapterChange) -> AdapterChange {
     match change {
         AdapterChange::Degrade { duty } => AdapterChange::Degrade { duty: words(&duty) },
@@ -46,8 +47,7 @@ pub(super) fn change(change: AdapterChange) -> AdapterChange {
     }
 }
 
-/// An outcome with the details and ids that are kept, and with a wait as far as it is believed. An id that is too long is
-/// no id.
+/// Shortens the details of an outcome, drops ids that are too long, and limits the requested wait.
 pub(super) fn outcome(outcome: SendOutcome) -> SendOutcome {
     let is_id = |id: &String| id.len() <= ID_BYTES_MAX;
     match outcome {

@@ -1,8 +1,7 @@
-//! What an adapter's own config keys may be.
+//! The schemas of the adapters' own config keys.
 //!
-//! The schema is asked of the library in a short-lived child and kept by the hash
-//! of the file; [`crate::config`] judges a section by it. The adapter itself parses
-//! the configuration again when it is created.
+//! A short-lived child asks the library for its schema, which is cached by the hash of the file. [`crate::config`]
+//! checks a section against it. The adapter itself parses the configuration again when it is created.
 
 use std::{fs, path::Path};
 
@@ -21,11 +20,11 @@ use super::{
 use crate::config::{RESERVED, check};
 use crate::status::human::one_line;
 
-/// What is shown of an adapter's sentence about its values, in characters.
+/// The longest adapter message about its values that is shown, in characters.
 const SENTENCE_CHARS_MAX: usize = 600;
-/// The longest schema that is kept, in bytes.
+/// The longest schema that is accepted, in bytes.
 const SCHEMA_BYTES_MAX: usize = 1024 * 1024;
-/// The JSON Schema of the adapter's own config keys in the library at `path`.
+/// Returns the JSON Schema of the adapter's own config keys in the library at `path`.
 ///
 /// # Errors
 ///
@@ -34,7 +33,7 @@ pub async fn schema(path: &Path, settings: &AdapterSettings) -> Result<Value, Lo
     schema_of(&admit(path, settings).await?, settings).await
 }
 
-/// The schema of a library that was judged already. A library whose manifest does not fit its schema is refused.
+/// Returns the schema of a library that was admitted. A library whose manifest contradicts its schema is refused.
 pub(super) async fn schema_of(admitted: &Admitted, settings: &AdapterSettings) -> Result<Value, LoadError> {
     let schema = asked_or_kept(admitted, settings).await?;
     own_keys(&admitted.path, &schema)?;
@@ -60,25 +59,25 @@ async fn asked_or_kept(admitted: &Admitted, settings: &AdapterSettings) -> Resul
     let schema: Value =
         serde_json::from_str(&report.schema).map_err(|error| bad(format!("its config schema is no JSON: {error}")))?;
     if let Err(error) = files::private_folder(&folder).and_then(|()| fs::write(&kept, &report.schema)) {
-        // It is only asked again.
+        // The next call asks the library again.
         tracing::debug!(target: "plugins", "the schema of {} is not kept: {error}", path.display());
     }
     Ok(schema)
 }
 
-/// What an adapter says about the values of one of its sections.
+/// The adapter's verdict on the values of one of its sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// Nothing is wrong.
+    /// No error.
     Right,
-    /// One sentence about what is; it shows no secret.
+    /// One sentence about the error, without secrets.
     Wrong(String),
-    /// Its library was built before it could be asked: it judges them when it is made.
+    /// The library is too old for this question: it checks the values when it is created.
     CannotBeAsked,
 }
 
-/// Lets the library at `path` judge the values of a section, in a child that makes no instance. None of `secrets`
-/// is in what it says.
+/// Asks the library at `path` to check the values of a section, in a child that creates no instance. `secrets` are
+/// masked in the verdict.
 ///
 /// # Errors
 ///
@@ -114,7 +113,7 @@ async fn admit(path: &Path, settings: &AdapterSettings) -> Result<Admitted, Load
     judging.await.expect("judging a file does not panic")
 }
 
-/// Asks one question of a library in a child.
+/// Asks a library one question in a child.
 pub(super) async fn ask(
     task: &str,
     question: Option<Frame>,
@@ -131,7 +130,7 @@ pub(super) async fn ask(
     command.extend(runner_arguments(origin, &admitted.copy));
     let spec = ChildSpec { command, env: settings.child_env.clone(), folder: None };
     let child = process::start(&spec).await.map_err(|error| failed(error.to_string()))?;
-    // From here on a failure is the library's.
+    // From here on a failure counts as the library's.
     let failed = |why: String| LoadError::ProbeFailed { path: origin.to_owned(), why };
     let frame = child.ask(question, settings.probe).await.map_err(failed)?;
     if frame.kind != FrameKind::Reply {
@@ -140,26 +139,26 @@ pub(super) async fn ask(
     serde_json::from_slice(&frame.payload).map_err(|error| failed(format!("its answer cannot be read: {error}")))
 }
 
-/// What every runner is told: who started it, which file is meant, which copy is opened.
+/// Returns the arguments of every runner: the host's process id, the original file, the copy to open.
 pub(super) fn runner_arguments(origin: &Path, copy: &Path) -> Vec<std::ffi::OsString> {
     let mut arguments = parent().to_vec();
     arguments.extend(["--origin".into(), origin.as_os_str().to_owned(), copy.as_os_str().to_owned()]);
     arguments
 }
 
-/// Who a runner's parent has to be.
+/// Returns the arguments that name the parent process of a runner.
 pub(super) fn parent() -> [std::ffi::OsString; 2] {
     ["--parent".into(), std::process::id().to_string().into()]
 }
 
-/// What the schema forbids of an adapter's own keys; every problem is one sentence.
+/// Checks an adapter's own keys against the schema. Returns one sentence per problem.
 pub(super) fn problems(schema: &Value, config: &Value) -> Vec<String> {
     let nothing = Value::Object(serde_json::Map::new());
     let config = if config.is_null() { &nothing } else { config };
     check(schema, config, RESERVED).iter().map(ToString::to_string).collect()
 }
 
-/// Refuses a schema that uses keys of the host.
+/// Refuses a schema that defines keys of the host.
 pub(super) fn own_keys(path: &Path, schema: &Value) -> Result<(), LoadError> {
     let reserved = reserved(schema);
     if reserved.is_empty() {
@@ -169,7 +168,7 @@ pub(super) fn own_keys(path: &Path, schema: &Value) -> Result<(), LoadError> {
     Err(LoadError::BadManifest { path: path.to_owned(), why })
 }
 
-/// Refuses a manifest that names keys which the schema does not have.
+/// Refuses a manifest that names keys which are missing in the schema.
 pub(super) fn named_keys(path: &Path, manifest: &Manifest, schema: &Value) -> Result<(), LoadError> {
     let astray = astray(manifest, schema);
     if astray.is_empty() {
@@ -182,15 +181,15 @@ pub(super) fn named_keys(path: &Path, manifest: &Manifest, schema: &Value) -> Re
     Err(LoadError::BadManifest { path: path.to_owned(), why })
 }
 
-/// Keys that a manifest calls the adapter's own and that its schema does not have. The host would show a secret that
-/// stands under another key as it is.
+/// Returns the keys that the manifest names and the schema lacks. A secret under an unnamed key would be shown
+/// unmasked.
 fn astray(manifest: &Manifest, schema: &Value) -> Vec<String> {
     if ["oneOf", "anyOf", "allOf", "$ref"].iter().any(|word| schema.get(word).is_some()) {
-        // No plain struct: which keys there are depends on the values.
+        // Not a plain struct: the set of keys depends on the values.
         return Vec::new();
     }
     let Some(properties) = schema.get("properties").and_then(Value::as_object).filter(|_| !is_open(schema)) else {
-        // Which keys there are, it does not say.
+        // The schema does not list its keys.
         return Vec::new();
     };
     let is_missing = |key: &str| {
@@ -198,19 +197,19 @@ fn astray(manifest: &Manifest, schema: &Value) -> Vec<String> {
         !properties.contains_key(first)
     };
     let secrets = manifest.secrets.iter().map(|key| ("secrets", key));
-    // Keys of the host may have variables, too: what is reserved, and places within it.
+    // Variables may also belong to keys of the host: reserved keys and nested ones.
     let own = |key: &str| !RESERVED.contains(&key) && !key.contains('.');
     let variables = manifest.env.iter().map(|name| ("env", &name.key)).filter(|(_, key)| own(key));
     let missing = secrets.chain(variables).filter(|(_, key)| is_missing(key));
     missing.map(|(list, key)| format!("`{key}` in `{list}`")).collect()
 }
 
-/// Whether a schema takes keys that it does not name.
+/// Returns `true` if a schema accepts keys that it does not name.
 fn is_open(schema: &Value) -> bool {
     schema.get("additionalProperties").is_some_and(|others| *others != Value::Bool(false))
 }
 
-/// The host's keys that a schema uses although they are reserved.
+/// Returns the reserved keys of the host that a schema defines.
 fn reserved(schema: &Value) -> Vec<&'static str> {
     let properties = schema.get("properties").and_then(Value::as_object);
     RESERVED.iter().copied().filter(|key| properties.is_some_and(|known| known.contains_key(*key))).collect()

@@ -1,8 +1,8 @@
-//! Sealed children: work on hostile bytes in a process that keeps one socket, its memory and a share of the processor.
+//! Sealed children: processes for hostile bytes, limited to one socket, memory and processor time.
 //!
 //! The host starts its own program again, sends the bytes, and reads the answer until the child closes the socket. The
-//! child seals itself before it reads the first byte: it opens no file and no socket, starts no process, maps no code,
-//! and ends at its limits of memory and processor time. A child that cannot be sealed does no work.
+//! child seals itself before it reads the first byte: it can open no file and no socket, start no process and map no
+//! code, and it ends at its limits of memory and processor time. A child that cannot be sealed does no work.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,11 +18,11 @@ use super::{runner, sandbox, schema};
 pub(crate) struct Exchanged {
     /// The bytes that arrived before the deadline.
     pub(crate) answer: Vec<u8>,
-    /// The end of the child, for the log.
+    /// The end of the child in words, for the log.
     pub(crate) ended: String,
 }
 
-/// Sends a file to a child and returns its answer, up to `answer_bytes_max` bytes and up to the deadline.
+/// Sends a file to a child and returns its answer, limited by `answer_bytes_max` and the deadline.
 ///
 /// # Errors
 ///
@@ -39,11 +39,11 @@ pub(crate) async fn exchange(
     Ok(Exchanged { answer, ended })
 }
 
-/// Seals the process that reads `--parent PID` as its arguments, and returns its socket.
+/// Seals this process, whose arguments contain `--parent PID`, and returns its socket.
 ///
 /// # Errors
 ///
-/// The child has no socket or no host.
+/// The socket or the process id of the host is missing.
 pub(crate) fn enter(
     mut arguments: impl Iterator<Item = OsString>,
     limits: SealLimits,
@@ -51,7 +51,7 @@ pub(crate) fn enter(
     let parent = arguments.find(|argument| argument == "--parent").and_then(|_| arguments.next());
     let parent = parent.and_then(|parent| parent.to_str()?.parse().ok());
     let parent = parent.ok_or_else(|| std::io::Error::other("the process of the host is not named"))?;
-    // The refusals are limits of adapters; the limits of a sealed child follow.
+    // These restrictions are for adapters, so refusals are ignored; the limits of a sealed child follow.
     drop(sandbox::enter(parent, false));
     let socket = runner::socket()?;
     Ok((socket, sandbox::seal(limits)))

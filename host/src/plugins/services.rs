@@ -1,8 +1,8 @@
-//! What an instance asks of the host: answered here, or handed on.
+//! The host calls of an instance: answered here or forwarded.
 //!
-//! Here: logs, link, proofs, announcements, metrics, secrets, credentials: what
-//! concerns the instance alone. Everything else goes to [`HostServices`], with a
-//! bound on what is in flight. A life that the host gave up is refused everything.
+//! Answered here are the calls that concern the instance alone: logs, link, proofs, announcements, metrics, secrets,
+//! credentials. All others go to [`HostServices`], with a limit on concurrent calls. An incarnation that the host gave
+//! up is refused every call.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -26,26 +26,26 @@ use super::{
 };
 use crate::ffi::{HostPort, Reply};
 
-/// Prefixes of methods that a manifest has to name in `uses`.
+/// Prefixes of methods that a manifest has to list in `uses`.
 const GRANTED_PREFIXES: [&str; 7] = ["turns.", "choices.", "sessions.", "models.", "commands.", "cron.", "tasks."];
 
-/// The port of one life of one instance.
+/// The host port of one incarnation of an instance.
 pub(super) struct InstancePort {
     pub(super) handle: AdapterHandle,
     pub(super) plan: Arc<AdapterPlan>,
     pub(super) services: Arc<dyn HostServices>,
     pub(super) runtime: Handle,
-    /// Cleared when the host gave this life up.
+    /// Cleared when the host gave this incarnation up.
     pub(super) counts: Arc<AtomicBool>,
     pub(super) link: watch::Sender<Option<LinkState>>,
     pub(super) log: Arc<LogGate>,
     pub(super) credentials: Arc<Mutex<Credentials>>,
-    /// What this life said of itself, which need not be what the one that runs beside it said.
+    /// The manifest and trust of this incarnation, which may differ from those of the one that runs at the same time.
     pub(super) known: Arc<Known>,
     in_flight: Arc<Semaphore>,
 }
 
-/// What a life may do by its manifest.
+/// The permissions of an incarnation, from its manifest.
 #[derive(Default)]
 pub(super) struct Known {
     manifest: ArcSwapOption<Manifest>,
@@ -53,7 +53,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Notes what it said, and whether it is trusted.
+    /// Records the manifest and the trust.
     pub(super) fn learn(&self, manifest: Option<Arc<Manifest>>, trusted: bool) {
         self.manifest.store(manifest);
         self.trusted.store(trusted, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl InstancePort {
         }
     }
 
-    /// Answers what concerns this instance alone; `None`: it is for the rest of the host.
+    /// Answers the calls that concern this instance alone. `None`: the call is for the rest of the host.
     fn own(&self, method: &str, payload: &[u8]) -> Option<Result<Value, CallError>> {
         let shared = &self.handle.shared;
         Some(match method {
@@ -139,7 +139,7 @@ impl InstancePort {
         }
     }
 
-    /// Whether the operator lets this instance use a method of the rest of the host.
+    /// Checks that this instance may use a method of the rest of the host.
     fn may_use(&self, method: &str) -> Result<(), CallError> {
         if !GRANTED_PREFIXES.iter().any(|prefix| method.starts_with(prefix)) {
             return Ok(());
@@ -200,7 +200,7 @@ impl InstancePort {
                 tell(handle.instance(), Seen::Emitted { event: &event, answer: answered.as_deref() });
             }
             if is_handed_over {
-                // What it will never take is left out by its adapter.
+                // Only temporary refusals count: the adapter drops an event that the host can never accept.
                 let again = |error: &CallError| matches!(error.code.as_str(), "unavailable" | "busy");
                 handle.shared.took(!answered.as_ref().is_err_and(again));
             }

@@ -1,7 +1,7 @@
-//! Children, started from one thread that lives as long as the host.
+//! Child processes, started from one thread that exists as long as the host.
 //!
-//! The kernel sends the parent-death signal when the *thread* that started a
-//! child ends, so no worker thread of a runtime may start one.
+//! The kernel sends the parent-death signal when the *thread* that started a child ends, so a worker thread of the
+//! runtime must not start one.
 
 use std::{
     process::{Child, Command},
@@ -11,7 +11,7 @@ use std::{
 use hermes_agent::tools::children;
 use tokio::sync::oneshot;
 
-/// Children that wait to be started.
+/// Children that may wait to be started.
 const QUEUE_MAX: usize = 256;
 
 struct Order {
@@ -19,7 +19,7 @@ struct Order {
     done: oneshot::Sender<std::io::Result<Child>>,
 }
 
-/// Starts a child.
+/// Starts a child process.
 pub(super) async fn spawn(command: Command) -> std::io::Result<Child> {
     static THREAD: OnceLock<Option<mpsc::SyncSender<Order>>> = OnceLock::new();
     let orders = THREAD.get_or_init(|| {
@@ -28,7 +28,7 @@ pub(super) async fn spawn(command: Command) -> std::io::Result<Child> {
             for Order { mut command, done } in taken {
                 if let Err(Ok(mut unwanted)) = done.send(children::spawn(|| command.spawn(), |child| Some(child.id())))
                 {
-                    // Whoever ordered it has given up. A child that is already gone cannot be killed.
+                    // The caller has given up. The error for a child that is already gone is expected.
                     let _ = unwanted.kill();
                     let _ = unwanted.wait();
                 }

@@ -1,10 +1,9 @@
-//! One instance, kept alive.
+//! The supervisor of one instance.
 //!
-//! A supervisor is a task. It creates the instance, connects it, lets it run, and
-//! begins again with a growing wait when it ends: on the same instance where only
-//! the link was lost, with a new one where the instance panicked, died or gave no
-//! sign of life. What an operator wants is a value it watches; a change of it ends
-//! the present life politely, or replaces it ([`replace`]).
+//! A supervisor is a task. It creates the instance, connects it and lets it run. When that ends, it tries again with a
+//! growing backoff: on the same instance if only the link was lost, with a new one if the instance panicked, died or
+//! did not respond. The operator's wish is a watched value; a change ends the current incarnation in order, or replaces
+//! it ([`replace`]).
 
 mod birth;
 mod pulse;
@@ -28,67 +27,67 @@ use replace::{Trial, Unhealthy, Wish, other_wanted};
 
 use super::{AdapterChange, AdapterPlan, AdapterState, Answer, Destroyed, LoadError, handle::Shared, logs::Mask, said};
 
-/// The longest wait that an adapter may ask for. A platform that still means what it said says it again; one that
-/// erred, or lied, would make everybody there unheard for as long as it likes.
+/// The longest wait that an adapter may request. If a platform still demands it, it repeats the demand. Without the
+/// limit, one wrong value would silence the instance for an arbitrary time.
 const WAIT_MS_MAX: u64 = 15 * 60 * 1_000;
 
-/// What the operator wants of an instance.
+/// The operator's wish for an instance.
 #[derive(Clone)]
 pub(super) struct Wanted {
     /// Its plan.
     pub(super) plan: Arc<AdapterPlan>,
-    /// Whether it shall run.
+    /// `true` if it is to run.
     pub(super) enabled: bool,
-    /// Grows when it shall begin anew.
+    /// Grows with each requested start.
     pub(super) start: u64,
-    /// Set when it shall end for good: how long each step of it may take.
+    /// `Some` if it is to end for good: the deadline of each step.
     pub(super) end: Option<Duration>,
 }
 
-/// The task of one instance.
+/// The task that supervises one instance.
 pub(super) struct Supervisor {
     maker: Maker,
     wanted: watch::Receiver<Wanted>,
-    /// What is made instead of what is wanted, since that did not come online; and the start it was wanted by.
+    /// The previous version, used while the wanted one did not come online, with the number of the start that failed.
     kept: Option<(u64, Make)>,
-    /// Set while a new life has yet to show that it may stay.
+    /// `Some` until a new incarnation has come online.
     trial: Option<Trial>,
-    /// Lives that were replaced and are ending.
+    /// Replaced incarnations that are ending.
     draining: JoinSet<()>,
 }
 
-/// How a phase of a life ended.
+/// The result of a phase of an incarnation.
 enum Step {
-    /// It is up, or stays up.
+    /// It is online, or stays online.
     Up,
     /// The link is lost; the instance can connect again.
     Again(Lost),
-    /// The instance is of no use any more.
+    /// The instance is broken and has to be recreated.
     Broken { reason: String },
-    /// A person has to do something first.
+    /// The operator has to act first.
     Fatal { reason: String, mend: String },
-    /// Something else is wanted.
+    /// The wish changed.
     Changed,
-    /// Another one is wanted, and cannot run beside it.
+    /// A replacement is wanted and cannot run in parallel.
     Replace,
-    /// Another one is online in its place.
+    /// A replacement is online.
     Replaced(Box<Born>),
-    /// It did not show that it may stay: what ran before runs again.
+    /// It did not come online: the previous version is started again.
     RollBack,
 }
 
-/// The loss of a link, as the adapter or the host describes it.
+/// The loss of a link, as reported by the adapter or the host.
 #[derive(Debug)]
 struct Lost {
     reason: String,
-    /// The wait that the platform asked for, in milliseconds.
+    /// The wait that the platform requested, in milliseconds.
     after_ms: Option<u64>,
-    /// Whether the connection itself failed.
+    /// `true` if the connection itself failed.
     unreachable: bool,
 }
 
 impl Lost {
-    /// A loss that asks for no particular wait.
+    /// Creates a loss without a requested wait.
     fn because(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), after_ms: None, unreachable: false }
     }
@@ -99,7 +98,7 @@ impl Supervisor {
         Self { maker, wanted, kept: None, trial: None, draining: JoinSet::new() }
     }
 
-    /// Keeps the instance alive until it shall end for good.
+    /// Keeps the instance running until it is to end for good.
     pub(super) async fn run(mut self) {
         let mut start = None;
         loop {
@@ -122,7 +121,7 @@ impl Supervisor {
             }
             self.kept.take_if(|(start, _)| *start != wanted.start);
             if start.replace(wanted.start) != Some(wanted.start) && self.kept.is_none() {
-                // What was said of the file before does not count for this one.
+                // Earlier refusals do not apply to this start.
                 self.shared().told().forget_refusal();
             }
             self.apply(AdapterChange::Start);
@@ -136,21 +135,21 @@ impl Supervisor {
                         return;
                     }
                 }
-                // Its state says already that it is lost, and until when.
+                // The state already shows the loss and the time of the next attempt.
                 Step::Again(_) | Step::Broken { .. } => self.wait(&wanted).await,
                 _ => {}
             }
         }
     }
 
-    /// One life, from `create` to `destroy`.
+    /// Runs one incarnation, from `create` to `destroy`.
     async fn live(&mut self, wanted: &mut Wanted) -> Step {
         let mut born = match self.begin(wanted).await {
             Ok(born) => born,
             Err(step) => return step,
         };
         let step = self.drive(&mut born, wanted).await;
-        // It takes nothing new.
+        // Dropping the receive loop stops new events.
         born.running = None;
         let polite = match &step {
             Step::Broken { reason } | Step::Again(Lost { reason, .. }) => {
@@ -190,7 +189,7 @@ impl Supervisor {
         step
     }
 
-    /// Makes the instance of a new life.
+    /// Creates the instance of a new incarnation.
     async fn begin(&mut self, wanted: &Wanted) -> Result<Born, Step> {
         match self.make(wanted).await {
             Ok(born) => {
@@ -203,10 +202,10 @@ impl Supervisor {
             }
             Err(error) => {
                 if self.trial.is_some() {
-                    // An instance that was not made has nothing to end.
+                    // No instance was created, so there is none to end.
                     self.apply(AdapterChange::Drain);
                     self.apply(AdapterChange::Ended);
-                    // Told apart by its file, where that may be loaded at all.
+                    // The file, if it may be loaded at all, decides the wording of the refusal.
                     let judged = self.maker.judge(&wanted.plan).await.ok();
                     let admitted = judged.and_then(|make| make.admitted);
                     let new = Make { plan: Arc::clone(&wanted.plan), admitted };
@@ -219,13 +218,13 @@ impl Supervisor {
     }
 
     async fn make(&mut self, wanted: &Wanted) -> Result<Born, LoadError> {
-        // What the life before announced is where that was.
+        // Announcements of the previous incarnation are outdated.
         self.shared().told().announced.clear();
         let make = match &self.kept {
             Some((_, make)) => make.clone(),
             None => self.maker.judge(&wanted.plan).await?,
         };
-        // Known before it runs, so that a refusal shows what was refused.
+        // The manifest is set before the instance runs, so that a refusal shows its version.
         self.shared().trusted.store(make.trusted(), Ordering::Relaxed);
         if let Some(admitted) = &make.admitted {
             self.shared().describe(Arc::new(admitted.manifest.clone()), &make.plan.config);
@@ -233,24 +232,24 @@ impl Supervisor {
         self.maker.create(make).await
     }
 
-    /// What follows from an instance that could not be made.
+    /// Returns the step after an instance could not be created.
     fn refused(&mut self, wanted: &Wanted, error: &LoadError) -> Step {
         let shared = Arc::clone(self.shared());
         shared.told().code = Some(error.code());
-        // It may quote the adapter.
+        // The error may quote the adapter.
         let reason = Mask::new(&wanted.plan.secrets).apply(&error.to_string());
         shared.judged.send_replace((wanted.start, Some(reason.clone())));
         if error.may_pass() {
             self.lost(&Lost::because(&reason));
             return Step::Broken { reason };
         }
-        // The old copy cannot be had any more, so only what is wanted is left.
+        // The old copy is no longer available, so only the wanted version remains.
         self.kept = None;
-        // Its sentence ends in what mends it.
+        // The sentence of the error already contains the fix.
         Step::Fatal { reason, mend: String::new() }
     }
 
-    /// Makes an instance the one that the host asks and tells about.
+    /// Makes an instance the current one for calls and for `status`.
     fn present(&self, born: &Born) {
         let shared = self.shared();
         shared.trusted.store(born.make.trusted(), Ordering::Relaxed);
@@ -258,7 +257,7 @@ impl Supervisor {
         shared.enter_life(&born.life);
     }
 
-    /// Connects and runs until something other than the link ends it. `born` may be another one by then.
+    /// Connects and runs until an event other than a lost link ends it. `born` may have been replaced by then.
     async fn drive(&mut self, born: &mut Born, wanted: &mut Wanted) -> Step {
         let mut up = false;
         loop {
@@ -296,7 +295,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits until the link is tried again; a step: this life is over.
+    /// Waits until the link is to be tried again. Returns a step if this incarnation is over.
     async fn wait_for_link(&mut self, born: &mut Born, wanted: &mut Wanted, lost: Lost) -> Option<Step> {
         let wait = self.lost(&lost);
         let reason = lost.reason;
@@ -328,7 +327,7 @@ impl Supervisor {
                     born.has_answered();
                     born.retry_if_in_use(connected(&born.life, method::CONNECT, answer))
                 }
-                // The instance is rebuilt: whether its thread still runs, nobody can tell.
+                // The instance is recreated, because its thread may be stuck.
                 Err(_) => Step::Broken { reason: replace::late(&self.shared().settings) },
             },
         }
@@ -341,7 +340,7 @@ impl Supervisor {
         tokio::pin!(pulse, closed);
         let running = Arc::clone(&life);
         born.running = Some(Box::pin(async move { running.call(method::RUN, b"{}".to_vec()).await }));
-        // The one that is being started beside this one.
+        // The replacement that is starting in parallel.
         let mut next = None;
         loop {
             tokio::select! {
@@ -351,7 +350,7 @@ impl Supervisor {
                 wish = replace::wish(&mut self.wanted, wanted, &self.maker) => match wish {
                     Wish::End => return Step::Changed,
                     Wish::Replace(make) if replace::side_by_side(born, &make, &self.draining) => {
-                        // From here on it answers to this wish; another one begins anew.
+                        // From here on this wish counts as handled; a further wish starts the replacement again.
                         *wanted = self.wanted.borrow().clone();
                         let (maker, new) = (self.maker.clone(), make.clone());
                         next = Some((make, Box::pin(replace::beside(maker, new))));
@@ -369,7 +368,7 @@ impl Supervisor {
                 answer = received(&mut born.running) => {
                     born.running = None;
                     match answer.status {
-                        // It has no receive loop of its own.
+                        // The adapter has no receive loop of its own.
                         status::UNSUPPORTED => {}
                         _ => return match born.retry_if_in_use(connected(&life, method::RUN, answer)) {
                             Step::Up => Step::Again(Lost::because("its receive loop ended")),
@@ -389,11 +388,11 @@ impl Supervisor {
         }
     }
 
-    /// Puts a new life that is online in the place of the one that runs, which finishes what it sends.
+    /// Replaces the running incarnation by a new one that is online. The old one finishes its deliveries.
     fn swap(&mut self, born: &mut Born, next: Born, wanted: &Wanted) {
         let old = std::mem::replace(born, next);
         self.present(born);
-        // It is online as the old one was; the failures of that one are its own.
+        // The state stays online, but the failure count of the old incarnation is reset.
         self.apply(AdapterChange::Connected);
         let shared = self.shared();
         shared.came_anew();
@@ -404,14 +403,14 @@ impl Supervisor {
         replace::drain(&mut self.draining, &self.maker, old);
     }
 
-    /// The new one beside `born` did not come online: what runs goes on.
+    /// Keeps the running version after the replacement beside `born` did not come online.
     fn keep(&mut self, born: &Born, wanted: &Wanted, new: &Make, why: &Unhealthy) {
         let sentence = replace::sentence(&self.maker.handle, &born.make, new, why, false);
         self.say_kept(wanted, sentence, why.code);
         self.kept = Some((wanted.start, replace::as_before(&born.make, &new.plan)));
     }
 
-    /// The new life may stay.
+    /// Confirms the new incarnation.
     fn trial_passed(&mut self, wanted: &Wanted) {
         if self.trial.take().is_some() {
             self.shared().told().forget_refusal();
@@ -419,7 +418,7 @@ impl Supervisor {
         }
     }
 
-    /// The new life may not stay: what ran before is made again.
+    /// Rejects the new incarnation and creates the previous version again.
     fn trial_failed(&mut self, born: &Born, wanted: &Wanted, reason: String) -> Step {
         self.roll_back(wanted, &born.make, &Unhealthy::said(reason));
         Step::RollBack
@@ -444,7 +443,7 @@ impl Supervisor {
         shared.judged.send_replace((wanted.start, Some(sentence)));
     }
 
-    /// Takes what a library that reconnects itself says about its link.
+    /// Applies the link report of an adapter that reconnects by itself.
     fn report(&self, state: Option<LinkState>) {
         let Some(LinkState { state, reason, .. }) = state else { return };
         let online = self.maker.handle.is_online();
@@ -453,7 +452,7 @@ impl Supervisor {
             LinkWord::Online => self.apply(AdapterChange::Connected),
             LinkWord::Degraded if online => self.apply(AdapterChange::Degrade { duty: reason }),
             LinkWord::Lost if online => {
-                // It tries by itself, at once.
+                // The adapter reconnects by itself, at once.
                 let next_try_ms = self.shared().settings.clock.now_ms();
                 self.apply(AdapterChange::Lost { reason, next_try_ms });
             }
@@ -461,7 +460,7 @@ impl Supervisor {
         }
     }
 
-    /// Notes that there is no link; returns how long to wait.
+    /// Records the loss of the link and returns the wait before the next attempt.
     fn lost(&self, lost: &Lost) -> Duration {
         let reason = said::words(&lost.reason);
         let shared = self.shared();
@@ -471,7 +470,7 @@ impl Supervisor {
         let longest = if lost.unreachable { UNREACHABLE_BACKOFF_MS_MAX } else { u64::MAX };
         let longest = millis(settings.backoff_max).min(longest).max(1);
         let backoff = Backoff::new(millis(settings.backoff_first).max(1), longest);
-        // Without randomness the waits are those without jitter.
+        // Without randomness the waits have no jitter.
         let jitter = getrandom::u64().unwrap_or(0);
         let wait_ms = backoff.delay_ms(failures, jitter).max(lost.after_ms.unwrap_or(0).min(WAIT_MS_MAX));
         if shared.told().is_worth_a_line(&reason, settings.clock.now_ms()) {
@@ -484,16 +483,16 @@ impl Supervisor {
         Duration::from_millis(wait_ms)
     }
 
-    /// Waits for the next try, or until something else is wanted.
+    /// Waits for the next attempt, or until the wish changes.
     async fn wait(&mut self, wanted: &Wanted) {
         let backoff = self.shared().settings.backoff_first;
         let next_try_ms = self.shared().state.borrow().state.next_try_ms();
         let now_ms = self.shared().settings.clock.now_ms();
-        // A clock that was put back makes no wait longer.
+        // A clock that was set back must not extend the wait.
         let left_ms = |at: i64| u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0).min(WAIT_MS_MAX);
         let left = next_try_ms.map(|at| Duration::from_millis(left_ms(at)));
         tokio::select! {
-            // A stuck instance has no time of its own.
+            // The state of a stuck instance has no time for the next attempt.
             () = time::sleep(left.unwrap_or(backoff)) => {}
             () = other_wanted(&mut self.wanted, wanted) => {}
         }
@@ -505,7 +504,7 @@ impl Supervisor {
         }
     }
 
-    /// Whether it could not be ended; it stays visible as that.
+    /// Returns `true` if the instance could not be ended. Its state then stays `stuck`.
     fn is_stuck(&self) -> bool {
         matches!(self.maker.handle.state(), AdapterState::Stuck)
     }
@@ -519,7 +518,7 @@ impl Supervisor {
     }
 }
 
-/// What became of the one that is started beside another; never, where there is none.
+/// Waits for the replacement that is starting; never returns without one.
 async fn tried<F: Future<Output = Result<Born, Unhealthy>> + Unpin>(
     next: &mut Option<(Make, F)>,
 ) -> Result<Born, Unhealthy> {
@@ -529,7 +528,7 @@ async fn tried<F: Future<Output = Result<Born, Unhealthy>> + Unpin>(
     }
 }
 
-/// The answer of the receive loop; never, where there is none.
+/// Waits for the receive loop to end; never returns without one.
 async fn received(running: &mut Option<futures_util::future::BoxFuture<'static, Answer>>) -> Answer {
     match running {
         Some(running) => running.await,

@@ -1,16 +1,13 @@
-//! Terminals behind the link: the instance that is part of the host itself.
+//! Terminals behind the link: the instance that is built into the host.
 //!
-//! A terminal connects to the control socket and then speaks the frames of an
-//! adapter. Each has a seat, which is a chat of its own; what the host asks of the
-//! instance goes to the seat whose chat it is about, and nobody needs to be there:
-//! [`super::AdapterLink::reaches`] says so, and what is owed waits.
+//! A terminal connects to the control socket and then uses the frames of an adapter. Each terminal has a slot, which is
+//! a chat of its own. A host call goes to the slot whose chat it names. The slot may be empty:
+//! [`super::AdapterLink::reaches`] then returns `false`, and deliveries wait.
 //!
-//! * Who a terminal is, and in which chat it speaks, is written by the host: the
-//!   peer's user was checked, so it is the operator, whatever its frames say.
-//! * A seat for one message (`chat -m`) has nobody behind it once it is given up:
-//!   what is still owed to it is refused, not kept.
-//! * A terminal that does not read, or whose frames do not add up, loses its seat
-//!   and nothing else.
+//! * The host sets the sender and the chat of a terminal. It checked the user of the peer, so the sender is the
+//!   operator, regardless of the content of the frames.
+//! * A slot for one message (`chat -m`) has no user after it is released: open deliveries to it are refused, not kept.
+//! * A terminal that does not read, or that sends malformed frames, loses its slot. Others are not affected.
 
 mod link;
 mod seat;
@@ -33,25 +30,25 @@ use crate::ffi::HostPort;
 use hermes_core::access::OPERATOR_ROLE;
 use seat::Wire;
 
-/// What the instance is called, in session keys too.
+/// The name of the instance, also in session keys.
 pub const INSTANCE: &str = hermes_core::handoff::TERMINAL;
 
-/// Terminals in which somebody sits, at once.
+/// Terminals with a conversation, at the same time.
 pub const SEATS_MAX: usize = 16;
 
-/// Terminals that wait for one answer, at once.
+/// Terminals that wait for one answer, at the same time.
 pub const ONE_ANSWER_SEATS_MAX: usize = 16;
 
-/// Events of which it is remembered where they were said.
+/// Events whose chat is remembered.
 const EVENTS_KNOWN_MAX: usize = 1_024;
 
-/// What the ids of chats begin with that live for one answer.
+/// The prefix of the ids of chats for one answer.
 const ONE_ANSWER: &str = "once-";
 
-/// Frames that wait to be read by a terminal. One that reads so little loses its seat.
+/// Frames that may wait to be read by a terminal. A terminal that exceeds this loses its slot.
 const OUT_MAX: usize = 256;
 
-/// What a terminal may ask of the host.
+/// The host methods that a terminal may call.
 const USES: [&str; 11] = [
     "turns.stop",
     "turns.status",
@@ -66,29 +63,29 @@ const USES: [&str; 11] = [
     "sessions.delete",
 ];
 
-/// Why the host lets its terminals go.
+/// The reason why the host disconnects its terminals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Leaving {
-    /// It stops.
+    /// The host stops.
     Stop,
-    /// It is started again.
+    /// The host restarts.
     Restart,
     /// Another host takes over.
     HandOver,
 }
 
-/// What a terminal wants of its seat.
+/// The kind of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeatFor {
-    /// A conversation: what is owed to it waits until somebody sits there again.
+    /// A conversation: deliveries wait until a terminal attaches to it again.
     Conversation,
-    /// One answer, after which nobody is there.
+    /// One answer, after which the slot has no user.
     OneAnswer,
 }
 
 impl SeatFor {
-    /// The id of the chat of a seat.
+    /// Returns the chat id of a slot.
     fn chat(self, number: usize) -> String {
         match self {
             Self::Conversation => number.to_string(),
@@ -112,22 +109,22 @@ pub struct Terminals {
 
 pub(super) struct Inner {
     seats: Mutex<Seats>,
-    /// Says that a seat was taken or given up, or that an event became known.
+    /// Notifies that a slot was taken or released, or that the chat of an event became known.
     changed: watch::Sender<()>,
     leaving: watch::Sender<Option<Leaving>>,
-    /// Set once the link is over, after which no seat is taken.
+    /// `true` once the link is over; then no slot can be taken.
     over: watch::Sender<bool>,
     port: OnceLock<Arc<dyn HostPort>>,
 }
 
 #[derive(Default)]
 struct Seats {
-    /// By the id of the chat; `None`: taken, and not ready yet.
+    /// Taken slots by chat id; `None`: not ready yet.
     taken: BTreeMap<String, Option<Arc<Wire>>>,
-    /// In which chat the latest events were said.
+    /// The chat of each recent event, by inbox id.
     said: BTreeMap<i64, String>,
     said_in_order: VecDeque<i64>,
-    /// Events of which nothing became known in time: an earlier life of the host took them in.
+    /// Inbox ids of events whose chat did not become known in time, because an earlier run of the host accepted them.
     unknown: BTreeSet<i64>,
 }
 
@@ -136,12 +133,12 @@ impl Inner {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The terminal in a chat.
+    /// Returns the terminal in a chat.
     fn wire(&self, chat: &str) -> Option<Arc<Wire>> {
         self.seats().taken.get(chat).cloned().flatten()
     }
 
-    /// Notes where an event was said.
+    /// Records the chat of an event.
     fn said(&self, inbox: i64, chat: &str) {
         let mut seats = self.seats();
         seats.unknown.remove(&inbox);
@@ -157,7 +154,7 @@ impl Inner {
         self.changed.send_replace(());
     }
 
-    /// Notes that nobody said where an event came from; nothing waits for that again.
+    /// Records that the chat of an event stays unknown, so that no further call waits for it.
     fn stays_unknown(&self, inbox: i64) {
         let mut seats = self.seats();
         if seats.said.contains_key(&inbox) {
@@ -179,7 +176,7 @@ impl Inner {
 }
 
 impl Terminals {
-    /// No terminal yet. Needs a tokio runtime.
+    /// Creates the registry without terminals. Needs a tokio runtime.
     pub fn new() -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -192,7 +189,7 @@ impl Terminals {
         }
     }
 
-    /// The instance that all terminals are, ready to be asked. To be called once.
+    /// Creates the instance of all terminals. To be called once.
     pub fn handle(&self, services: Arc<dyn HostServices>, settings: Arc<AdapterSettings>) -> AdapterHandle {
         let plan = plan();
         let link = Arc::new(TerminalLink::new(Arc::clone(&self.inner)));
@@ -201,16 +198,16 @@ impl Terminals {
         let log = Arc::new(logs::LogGate::new(INSTANCE, logs::Mask::default()));
         let port = InstancePort::new(handle.clone(), Arc::new(plan), services, log);
         port.known.learn(Some(manifest), true);
-        // A second call would change nothing: there is one instance in each life of the host.
+        // A second call changes nothing: each run of the host has one instance.
         let _ = self.inner.port.set(Arc::new(port));
         handle
     }
 
-    /// Takes a seat: the one of `wanted`, else the first of `rather` that is free, else any.
+    /// Takes a slot: `wanted` if it is given, otherwise the first free one of `rather`, otherwise any.
     ///
     /// # Errors
     ///
-    /// One sentence: the seat is taken, or all are.
+    /// One sentence: the slot is taken, or all are.
     pub fn sit(&self, seat_for: SeatFor, wanted: Option<&str>, rather: &[String]) -> Result<Seat, String> {
         if *self.inner.over.borrow() {
             return Err("the host is stopping".to_owned());
@@ -237,12 +234,12 @@ impl Terminals {
         Ok(Seat::new(Arc::clone(&self.inner), chat, Arc::new(Wire::new(out)), queue))
     }
 
-    /// Whether somebody sits in this chat.
+    /// Returns `true` if a terminal is attached to this chat.
     pub fn is_taken(&self, chat: &str) -> bool {
         self.inner.seats().taken.contains_key(chat)
     }
 
-    /// Another conversation begins at a seat: turns of what was said there before are not shown to it as they grow.
+    /// Starts another conversation in a slot: the progress of turns for earlier messages is no longer shown there.
     pub fn begins_anew(&self, chat: &str) {
         let mut seats = self.inner.seats();
         let before: Vec<i64> = seats.said.iter().filter(|(_, at)| *at == chat).map(|(inbox, _)| *inbox).collect();
@@ -252,7 +249,7 @@ impl Terminals {
         before.into_iter().for_each(|inbox| self.inner.stays_unknown(inbox));
     }
 
-    /// Says why the host is about to let its terminals go; each is told when it happens.
+    /// Sets the reason why the host is about to disconnect its terminals. Each terminal gets it when that happens.
     pub fn leave(&self, why: Leaving) {
         self.inner.leaving.send_replace(Some(why));
     }
@@ -264,17 +261,17 @@ impl Default for Terminals {
     }
 }
 
-/// The chat of this id.
+/// Returns the chat of this id.
 pub fn chat(id: &str) -> Chat {
     Chat::dm(id)
 }
 
-/// Who sits at a terminal.
+/// Returns the sender of all terminals.
 pub fn operator() -> Sender {
     Sender::new("operator").with_role(OPERATOR_ROLE)
 }
 
-/// Whether a chat lives for one answer only.
+/// Returns `true` if a chat is for one answer only.
 pub fn is_for_one_answer(chat: &str) -> bool {
     chat.starts_with(ONE_ANSWER)
 }

@@ -1,4 +1,4 @@
-//! The user as the password database describes it, whatever the environment says.
+//! The user as described by the password database. Environment variables are ignored.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Somebody who watches what passes between the host and its adapters: `adapter try`.
+//! The observer of the calls between the host and its adapters, for `adapter try`.
 
 use std::sync::Arc;
 
@@ -6,28 +6,28 @@ use hermes_protocol::{CallError, SendOutcome};
 
 use super::AdapterState;
 
-/// Is told what passes, of every instance by its name. It is called where it happens, so it is quick.
+/// The observer. It gets the name of the instance and the call, and runs on the calling task, so it has to be fast.
 pub type Watch = Arc<dyn Fn(&str, Seen<'_>) + Send + Sync>;
 
-/// What passed.
+/// An observed call or change.
 #[derive(Debug)]
 pub enum Seen<'s> {
-    /// The adapter handed over an event, and this is what the host said.
+    /// The adapter emitted an event, and the host answered.
     Emitted {
         /// The event, as the adapter wrote it.
         event: &'s [u8],
         /// The host's answer, or its refusal.
         answer: Result<&'s [u8], &'s CallError>,
     },
-    /// The adapter was to send a part, or to change one.
+    /// The host asked the adapter to send or edit a part.
     Sent {
         /// `send` or `edit`.
         method: &'static str,
         /// The [`Outgoing`](hermes_protocol::Outgoing) or [`EditCall`](hermes_protocol::EditCall).
         call: &'s [u8],
-        /// What became of it.
+        /// The outcome.
         outcome: &'s SendOutcome,
     },
-    /// The instance is in another state.
+    /// The instance changed its state.
     State(&'s AdapterState),
 }

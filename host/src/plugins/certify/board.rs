@@ -1,4 +1,4 @@
-//! What an instance under test asks of its host: answered from memory, and told to the cases.
+//! The host calls of an instance under test: answered from memory and reported to the cases.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 use super::refused;
 use crate::ffi::{HostPort, Reply};
 
-/// Calls that may wait until a case looks at them; what comes beyond is answered BUSY.
+/// Calls that may wait until a case reads them. Calls beyond are answered BUSY.
 const CALLS_MAX: usize = 65_536;
 
-/// The most talkative level that is listened to: debug.
+/// The most verbose level that is recorded: debug.
 const LEVEL_MAX: u8 = 4;
 
 pub(super) struct Board {
@@ -56,7 +56,7 @@ impl HostPort for Board {
     fn log(&self, level: u8, target: &str, fields: &str) {
         let fields: Value = serde_json::from_str(fields).unwrap_or_default();
         let record = json!({ "level": level, "target": target, "fields": fields });
-        // A flood of records is cut off; it holds up no call.
+        // Records beyond the limit are dropped, so that a flood of them delays no call.
         let _ = self.calls.try_send(HostCall { method: LOG.to_owned(), payload: record.to_string().into_bytes() });
     }
 

@@ -2,25 +2,25 @@
 
 use std::{collections::BTreeSet, ffi::OsString, path::PathBuf};
 
-/// The access of one child beyond the system's own files.
+/// The access of one child beyond the files of the system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::plugins) struct Allowed {
-    /// Files and folders it may read and run.
+    /// Files and folders that it may read and execute.
     pub(super) reads: BTreeSet<PathBuf>,
-    /// Files of `/etc` that stay closed although everybody may read them.
+    /// Files of `/etc` that stay closed although they are world-readable.
     pub(super) hidden: BTreeSet<PathBuf>,
-    /// Folders whose names it may list.
+    /// Folders whose entries it may list.
     pub(super) lists: BTreeSet<PathBuf>,
-    /// Files and folders it may read and write.
+    /// Files and folders that it may read and write.
     pub(super) writes: BTreeSet<PathBuf>,
-    /// Ports it may bind. `None`: any.
+    /// Ports that it may bind. `None`: all.
     pub(super) ports: Option<BTreeSet<u16>>,
-    /// Whether it may open Unix sockets.
+    /// `true` if it may open Unix sockets.
     pub(super) unix_sockets: bool,
 }
 
 impl Allowed {
-    /// The arguments by which a child learns it: `--confined`, then what [`take`](Self::take) reads.
+    /// Returns the arguments that pass the access to a child: `--confined`, then the flags of [`take`](Self::take).
     pub(in crate::plugins) fn arguments(&self) -> Vec<OsString> {
         let paths = |flag: &'static str, paths: &BTreeSet<PathBuf>| {
             paths.iter().flat_map(move |path| [flag.into(), path.clone().into()]).collect::<Vec<OsString>>()
@@ -38,7 +38,7 @@ impl Allowed {
         arguments
     }
 
-    /// Takes one argument, and its value from `rest`. False: it is none of these.
+    /// Parses one flag, with its value from `rest`. Returns `false` for an unknown flag.
     pub(in crate::plugins) fn take(&mut self, flag: &str, rest: &mut impl Iterator<Item = OsString>) -> bool {
         let paths = match flag {
             "--read" => &mut self.reads,

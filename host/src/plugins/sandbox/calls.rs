@@ -1,12 +1,12 @@
-//! The system calls that are refused to a confined adapter.
+//! The system calls that a sandboxed adapter is refused.
 //!
-//! This is a list of refusals, not of permissions: an adapter keeps working with every C library and every release of
-//! one. `host/docs/guide/security.md` lists what each refusal is for; the tests in
-//! `host/src/plugins/tests/inventory.rs` attempt each of them.
+//! The list names refusals, not permissions, so an adapter works with every version of every C library.
+//! `host/docs/guide/security.md` gives the reason of each refusal; the tests in `host/src/plugins/tests/inventory.rs`
+//! attempt each of them.
 //!
-//! A filter reads numbers only. It cannot follow a pointer, so it cannot judge a path or an address. Calls that name
-//! another process compare the process id with the adapter's own. Calls that change a file by its path are refused as
-//! a whole, because Landlock does not know them; the forms that take an open file stay.
+//! A filter sees numbers only. It cannot follow a pointer, so it cannot check a path or an address. Calls that name
+//! another process compare the process id with the adapter's own. Calls that change a file by its path are refused
+//! completely, because Landlock does not cover them; the variants that take an open file are allowed.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use seccompiler::{
 
 /// Calls that are refused with every argument.
 const DENIED: &[libc::c_long] = &[
-    // The memory and the descriptors of other processes.
+    // Memory and descriptors of other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -27,7 +27,7 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_kcmp,
     libc::SYS_move_pages,
     libc::SYS_migrate_pages,
-    // Shared memory, semaphores and queues that any process of the same user can open by a number or a name.
+    // Shared memory, semaphores and queues that any process of the same user can open by number or name.
     libc::SYS_shmget,
     libc::SYS_shmat,
     libc::SYS_shmctl,
@@ -41,7 +41,7 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_msgctl,
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
-    // The kernel, its modules and its observation.
+    // The kernel, its modules and its tracing.
     libc::SYS_kexec_load,
     libc::SYS_kexec_file_load,
     libc::SYS_init_module,
@@ -59,7 +59,7 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_keyctl,
     libc::SYS_add_key,
     libc::SYS_request_key,
-    // Mounts, roots, namespaces, and files that are opened around their path.
+    // Mounts, roots, namespaces, and ways to open a file without its path.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_move_mount,
@@ -75,11 +75,11 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_setns,
     libc::SYS_unshare,
     libc::SYS_open_by_handle_at,
-    // The names of files that other processes make.
+    // Notifications about files of other processes.
     libc::SYS_inotify_add_watch,
     libc::SYS_fanotify_init,
     libc::SYS_fanotify_mark,
-    // The machine.
+    // Settings of the machine.
     libc::SYS_swapon,
     libc::SYS_swapoff,
     libc::SYS_reboot,
@@ -93,7 +93,7 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_adjtimex,
     libc::SYS_clock_adjtime,
     libc::SYS_vhangup,
-    // Mode, owner, times and attributes of a file that is named by its path.
+    // Mode, owner, times and attributes of a file named by path.
     libc::SYS_fchmodat,
     FCHMODAT2,
     libc::SYS_fchownat,
@@ -122,19 +122,20 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_ioperm,
 ];
 
-/// Calls that this kernel is reported not to have; every C library and runtime has another way.
+/// Calls that are reported as missing in this kernel; every C library and runtime has a fallback.
 ///
-/// The flags of `clone3` lie behind a pointer. The target of a signal through a pidfd is a descriptor.
+/// The flags of `clone3` are behind a pointer. The target of a signal through a pidfd is a descriptor. A filter can
+/// check neither.
 const ABSENT: &[libc::c_long] = &[libc::SYS_clone3, libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal];
 
-// Numbers that the `libc` crate does not name on every architecture. They are the same on all.
+// Numbers that the `libc` crate does not name on every architecture. They are equal on all of them.
 const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
 const OPEN_TREE_ATTR: libc::c_long = 467;
 const FILE_SETATTR: libc::c_long = 469;
 
-/// Flags of `clone`: the namespaces, and a child that the host would have to wait for.
+/// Refused flags of `clone`: namespaces, and a child whose parent is the host.
 const CLONE_FLAGS: &[libc::c_int] = &[
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
@@ -146,7 +147,7 @@ const CLONE_FLAGS: &[libc::c_int] = &[
     libc::CLONE_PARENT,
 ];
 
-/// Calls whose first argument is the process that is changed. 0 is the caller.
+/// Calls whose first argument is the process that they change. 0 is the caller.
 const OF_A_PROCESS: &[libc::c_long] = &[
     libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
@@ -156,28 +157,29 @@ const OF_A_PROCESS: &[libc::c_long] = &[
     libc::SYS_get_robust_list,
 ];
 
-/// Calls whose first argument is the process that gets a signal, for kernels on which Landlock does not limit signals.
+/// Calls whose first argument is the process that receives a signal, for kernels on which Landlock does not limit
+/// signals.
 const SIGNALS: &[libc::c_long] =
     &[libc::SYS_tgkill, libc::SYS_tkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo];
 
-/// Commands of `ioctl`: typing into a terminal, and signals to the new owner of a descriptor.
+/// Refused commands of `ioctl`: terminal input, and a new owner of a descriptor, which receives its signals.
 const IOCTLS: &[u32] = &[TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP];
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
 const FIOSETOWN: u32 = 0x8901;
 const SIOCSPGRP: u32 = 0x8902;
 
-/// Commands of `fcntl`: signals to the new owner of a descriptor.
+/// Refused commands of `fcntl`: a new owner of a descriptor, which receives its signals.
 const FCNTLS: &[u32] = &[libc::F_SETOWN.cast_unsigned(), F_SETOWN_EX];
 const F_SETOWN_EX: u32 = 15;
 
-/// Option of `prctl`: scheduling together with another process.
+/// Refused option of `prctl`: core scheduling together with another process.
 const PR_SCHED_CORE: u32 = 62;
 
-/// What `personality` may be asked: Linux, its 32-bit form, a version 2.6 of it, and what is in force.
+/// Allowed arguments of `personality`: Linux, its 32-bit form, version 2.6 of each, and the query.
 const PERSONALITIES: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, u32::MAX];
 
-/// Socket types of a pair that stays between its two ends. A datagram socket can send to any address.
+/// Refused socket types of a pair. A datagram socket can send to any address.
 const PAIR_ODD: u64 = 1;
 const PAIR_NEVER: [u64; 2] = [2, 8];
 
@@ -187,10 +189,10 @@ const NETLINK_ROUTE: u32 = libc::NETLINK_ROUTE.cast_unsigned();
 const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
 const SUID_SGID: [u64; 2] = [libc::S_ISUID as u64, libc::S_ISGID as u64];
 
-/// Lowest number of a system call of the x32 convention, which reaches the same kernel by other numbers.
+/// Lowest system call number of the x32 ABI, which reaches the same kernel functions by other numbers.
 const X32: u32 = 0x4000_0000;
 
-/// Calls that a sealed process keeps: its open descriptors, its memory, its own end.
+/// Calls that a sealed process keeps: its open descriptors, its memory, its own exit.
 const KEPT: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_readv,
@@ -219,20 +221,20 @@ const KEPT: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// What differs between adapters and kernels.
+/// The limits that depend on the adapter and the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// The adapter's own process.
+    /// The process id of the adapter.
     pub(super) own: u32,
-    /// Whether it may open Unix sockets.
+    /// `true` if it may open Unix sockets.
     pub(super) unix_sockets: bool,
-    /// Whether Landlock already limits signals to the adapter and its children.
+    /// `true` if Landlock already limits signals to the adapter and its children.
     pub(super) signals_limited: bool,
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Refuses the calls to this thread and to all that it starts.
+/// Refuses the calls for this thread and all threads and processes that it starts.
 pub(super) fn restrict(limits: Limits) -> Result<(), String> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
     for filter in filters(arch, limits).map_err(|error| error.to_string())? {
@@ -241,7 +243,7 @@ pub(super) fn restrict(limits: Limits) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses this thread every call except those of computation.
+/// Refuses all calls of this thread except those for computation.
 pub(super) fn seal() -> Result<(), String> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
     let filter = sealed(arch, std::process::id()).map_err(|error| error.to_string())?;
@@ -254,13 +256,13 @@ fn sealed(arch: TargetArch, own: u32) -> Result<BpfProgram, BackendError> {
     for number in [libc::SYS_mmap, libc::SYS_mprotect] {
         kept.insert(number, vec![rule(vec![no_code.clone()])?]);
     }
-    // An abort is a signal to itself.
+    // `abort` sends a signal to its own process.
     kept.insert(libc::SYS_tgkill, vec![rule(vec![is(0, own)?])?]);
     let refusal = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     SeccompFilter::new(kept, refusal, SeccompAction::Allow, arch)?.try_into()
 }
 
-/// Calls that are refused, and calls that are reported as absent.
+/// Builds the filters: calls that are refused, and calls that are reported as missing.
 fn filters(arch: TargetArch, limits: Limits) -> Result<Vec<BpfProgram>, BackendError> {
     let mut denied: Rules = DENIED.iter().map(|number| (*number, Vec::new())).collect();
     denied.extend(of_processes(limits)?);
@@ -285,14 +287,14 @@ fn filter(rules: Rules, errno: libc::c_int, arch: TargetArch) -> Result<BpfProgr
     SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch)?.try_into()
 }
 
-/// Limits, scheduling and priorities of other processes.
+/// Refuses to change limits, scheduling and priorities of other processes.
 fn of_processes(limits: Limits) -> Result<Rules, BackendError> {
     let mut rules = Rules::new();
     for number in OF_A_PROCESS {
         rules.insert(*number, vec![other_than(0, &[0, limits.own])?]);
     }
     for (number, process) in [(libc::SYS_setpriority, PRIO_PROCESS), (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS)] {
-        // A whole group or user is never the adapter alone.
+        // A process group or a user may include other processes, so only single processes are allowed.
         rules.insert(number, vec![other_than(0, &[process])?, other_than(1, &[0, limits.own])?]);
     }
     Ok(rules)
@@ -306,12 +308,12 @@ fn of_signals(limits: Limits) -> Result<Rules, BackendError> {
     for number in SIGNALS {
         rules.insert(*number, vec![other_than(0, &[limits.own])?]);
     }
-    // 0 and the negative number are the group that the adapter leads.
+    // 0 and the negative process id mean the group that the adapter leads.
     rules.insert(libc::SYS_kill, vec![other_than(0, &[0, limits.own, limits.own.wrapping_neg()])?]);
     Ok(rules)
 }
 
-/// Sockets of the network and of the routing table, and pairs of Unix sockets that stay between their two ends.
+/// Allows sockets of the network and the routing table, and pairs of Unix sockets that only reach each other.
 fn of_sockets(limits: Limits) -> Result<Rules, BackendError> {
     let family = |family: libc::c_int| family.cast_unsigned();
     let mut families = vec![family(libc::AF_INET), family(libc::AF_INET6), family(libc::AF_NETLINK)];
@@ -331,11 +333,11 @@ fn of_sockets(limits: Limits) -> Result<Rules, BackendError> {
     Ok(Rules::from([(libc::SYS_socket, vec![other_than(0, &families)?, netlink]), (libc::SYS_socketpair, pairs)]))
 }
 
-/// What is refused of calls that take a descriptor.
+/// Refuses some commands of calls that take a descriptor.
 fn of_descriptors() -> Result<Rules, BackendError> {
     let one_of = |words: &[u32]| words.iter().map(|word| rule(vec![is(1, *word)?])).collect::<Result<Vec<_>, _>>();
     let modes = SUID_SGID.iter().map(|bit| rule(vec![has_bits(1, *bit)?]));
-    // With a path the second argument is one; without, the call is about an open file.
+    // A non-null second argument is a path; without it the call changes an open file.
     let by_path = SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
     Ok(Rules::from([
         (libc::SYS_ioctl, one_of(IOCTLS)?),
@@ -345,7 +347,7 @@ fn of_descriptors() -> Result<Rules, BackendError> {
     ]))
 }
 
-/// Every call of the x32 convention is absent, as on most kernels.
+/// Reports every call of the x32 ABI as missing, as most kernels do.
 fn without_x32() -> BpfProgram {
     const LOAD: u16 = 0x20;
     const JUMP_IF_AT_LEAST: u16 = 0x35;
@@ -365,12 +367,12 @@ fn rule(conditions: Vec<SeccompCondition>) -> Result<SeccompRule, BackendError> 
     SeccompRule::new(conditions)
 }
 
-/// Matches an argument that is none of `values`.
+/// Matches an argument that equals none of `values`.
 fn other_than(argument: u8, values: &[u32]) -> Result<SeccompRule, BackendError> {
     rule(values.iter().map(|value| is_not(argument, *value)).collect::<Result<_, _>>()?)
 }
 
-// The kernel reads the lower half of these arguments, whatever stands in the upper one.
+// The kernel reads only the lower half of these arguments.
 
 fn is(argument: u8, value: u32) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value.into())

@@ -1,4 +1,4 @@
-//! Files and ports, by Landlock: what is not allowed cannot be opened or bound.
+//! Access to files and ports by Landlock. A path or port that is not allowed cannot be opened or bound.
 
 use std::path::Path;
 
@@ -9,16 +9,16 @@ use landlock::{
 
 use super::{Allowed, public};
 
-/// The Landlock that is asked for; an older kernel gives what it has.
+/// The requested Landlock version. An older kernel applies its own version.
 const ASKED: ABI = ABI::V6;
-/// The first Landlock that knows ports, and the first that knows signals.
+/// The first Landlock versions with rules for ports and for signals.
 const PORTS_SINCE: u32 = 4;
 const SIGNALS_SINCE: u32 = 6;
 
-/// Where most of a system's configuration lies. Its files that everybody may read are allowed.
+/// The folder of most system configuration. Its world-readable files are allowed.
 pub(super) const ETC: &str = "/etc";
 
-/// Files and folders that nearly every program reads and runs: libraries, interpreters, certificates, names.
+/// Files and folders that nearly every program reads or executes: libraries, interpreters, certificates, names.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -32,7 +32,7 @@ const SYSTEM: &[&str] = &[
     "/run/systemd/resolve",
     "/run/nscd",
     "/var/lib/ca-certificates",
-    // Other processes of the same user are closed: Landlock forbids to look into those outside.
+    // Landlock hides other processes of the same user, because they are outside of its domain.
     "/proc",
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
@@ -41,18 +41,18 @@ const SYSTEM: &[&str] = &[
     "/dev/urandom",
 ];
 
-/// Devices that swallow or give nothing.
+/// Devices without content.
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full"];
 
-/// The part of Landlock that is in force.
+/// The Landlock restrictions in force.
 pub(super) struct InForce {
-    /// Its version and limits, for `status`.
+    /// Their version and limits, for `status`.
     pub(super) words: String,
-    /// Whether it limits signals to this process and its children.
+    /// `true` if signals are limited to this process and its children.
     pub(super) signals: bool,
 }
 
-/// Restricts this thread and all that it starts. Returns what is in force.
+/// Restricts this thread and all threads and processes that it starts. Returns the restrictions in force.
 pub(super) fn restrict(allowed: &Allowed) -> Result<InForce, String> {
     let status = ask(allowed).map_err(|error| error.to_string())?;
     let abi = match status.landlock {
@@ -79,12 +79,12 @@ fn ask(allowed: &Allowed) -> Result<RestrictionStatus, RulesetError> {
     let read = AccessFs::from_read(ASKED);
     let list = BitFlags::from(AccessFs::ReadDir);
     let mut not_files = AccessFs::MakeSym | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
-    // A pipe blocks the process that opens it.
+    // A pipe would block a process that opens it.
     not_files |= AccessFs::MakeFifo;
     if !allowed.unix_sockets {
         not_files |= AccessFs::MakeSock;
     }
-    // A written file is not executed, and no link that leads elsewhere is left for another process.
+    // Written files cannot be executed. Symbolic links cannot be made, because they could mislead another process.
     let write = all & !AccessFs::Execute & !not_files;
     let devices = AccessFs::ReadFile | AccessFs::WriteFile;
     let mut ruleset = Ruleset::default().handle_access(all)?.scope(Scope::from_all(ASKED))?;
@@ -94,7 +94,7 @@ fn ask(allowed: &Allowed) -> Result<RestrictionStatus, RulesetError> {
     let ports =
         allowed.ports.iter().flatten().map(|port| Ok::<_, RulesetError>(NetPort::new(*port, AccessNet::BindTcp)));
     let etc = public::below(Path::new(ETC), &allowed.hidden);
-    // A path that does not exist cannot be opened either, and is left out.
+    // Missing paths are left out. They cannot be opened anyway.
     ruleset
         .create()?
         .add_rules(path_beneath_rules(SYSTEM.iter().map(Path::new), read))?

@@ -1,8 +1,8 @@
-//! The decision what one child may touch.
+//! The decision which access one child gets.
 //!
-//! The home is closed. Of it a child gets its own media and data folders, and what the operator named: the files of
-//! its command and paths in its section. Outside of the home, a program reads the folder in which it works without
-//! the files that hold secrets of the host.
+//! The home is closed. A child gets its own media and data folders in it, and the paths that the operator named: the
+//! files of its command and the paths in its section. Outside of the home, a program may read its working folder,
+//! except for the files that hold secrets of the host.
 
 use std::{
     collections::BTreeSet,
@@ -18,22 +18,22 @@ use crate::plugins::files;
 
 /// Folders of the home that belong to the host. No section and no command opens them.
 const FOLDERS_OF_THE_HOST: &[&str] = &["media", "data", "run", "logs", "processes", "memory"];
-/// Files of the home that belong to the host, by the beginning of their names.
+/// Files of the home that belong to the host, by the prefix of their names.
 const FILES_OF_THE_HOST: &[&str] = &["state.db", "plugins.lock", "plugins.toml", "host.lock", "host.sock", ".env"];
-/// Folders in which bare names of programs are looked for when no `PATH` is passed on.
+/// Folders that are searched for the names of programs if no `PATH` is passed on.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Parts of an interpreter next to its `bin`.
 const PREFIX_FOLDERS: &[&str] = &["lib", "lib64", "libexec", "include", "pyvenv.cfg"];
-/// Folders that are opened entry by entry, one within the other, because something private lies in them.
+/// Nested folders that are opened entry by entry because they contain private files.
 const DEPTH_MAX: usize = 32;
 /// Files next to a script in the home that are opened with it.
 const SIBLINGS_MAX: usize = 1_000;
-/// Ports that one range of a manifest may name.
+/// Ports that one range of a manifest may contain.
 const RANGE_PORTS_MAX: u16 = 1_024;
-/// Strings and numbers of a section that are looked at.
+/// Strings and numbers of a section that are examined.
 const VALUES_MAX: usize = 10_000;
 
-/// What the host knows when it decides.
+/// The inputs of the decision.
 pub(in crate::plugins) struct Ground<'a> {
     /// The home folder.
     pub(in crate::plugins) home: &'a Path,
@@ -47,21 +47,22 @@ pub(in crate::plugins) struct Ground<'a> {
     pub(in crate::plugins) unix_sockets: &'a BTreeSet<String>,
 }
 
-/// How much of a folder may be opened because a program works in it.
+/// The part of a folder that may be opened because a program works in it.
 #[derive(Debug, PartialEq, Eq)]
 enum Reach {
     /// Everything.
     Whole,
     /// Everything except the private files in it.
     Parts,
-    /// Only the files that the operator named: it is the home, in the home, or holds the home of the user.
+    /// Only the files that the operator named: the folder is the home or in it, or contains the home directory of the
+    /// user.
     Named,
     /// Nothing: it is private.
     Nothing,
 }
 
 impl Ground<'_> {
-    /// For a library that is only asked something.
+    /// Returns the access of a library that only answers questions.
     pub(in crate::plugins) fn asking(&self, copy: &Path) -> Allowed {
         let mut allowed = Allowed { ports: Some(BTreeSet::new()), ..Allowed::default() };
         self.open_system(&mut allowed);
@@ -69,7 +70,7 @@ impl Ground<'_> {
         allowed
     }
 
-    /// For an instance that runs a library.
+    /// Returns the access of an instance that runs a library.
     pub(in crate::plugins) fn library(
         &self,
         copy: &Path,
@@ -83,7 +84,7 @@ impl Ground<'_> {
         Ok(allowed)
     }
 
-    /// For an instance that is a program. Its ports are not known before it runs, so they stay open.
+    /// Returns the access of an instance that is a program. Its ports are unknown before it runs, so all are allowed.
     pub(in crate::plugins) fn program(
         &self,
         command: &[String],
@@ -107,7 +108,7 @@ impl Ground<'_> {
             self.open(folder, &mut allowed, DEPTH_MAX);
         }
         let mut has_script = false;
-        // Not every word is a path.
+        // Not every argument is a path.
         for path in words.map(|word| at(word)).filter(|path| path.exists()) {
             self.open_named(&path, &mut allowed);
             if path.is_file() && !std::mem::replace(&mut has_script, true) {
@@ -117,7 +118,7 @@ impl Ground<'_> {
         Ok(allowed)
     }
 
-    /// Opens an interpreter: its folder, and the libraries next to it if that is a `bin`.
+    /// Opens an interpreter: its folder, and the libraries next to it if that folder is a `bin`.
     fn open_interpreter(&self, program: &Path, allowed: &mut Allowed) {
         let Some(folder) = program.parent() else { return };
         if folder.ends_with("bin")
@@ -138,7 +139,7 @@ impl Ground<'_> {
     }
 
     fn open_system(&self, allowed: &mut Allowed) {
-        // The child opens the public files of this folder, less these.
+        // The child opens the public files of `/etc`, except for these.
         let homes = [self.home.to_owned()];
         allowed.hidden.extend(self.private.iter().chain(&homes).filter(|path| path.starts_with(ETC)).cloned());
         for (_, value) in self.env.iter().filter(|(name, _)| name == "SSL_CERT_FILE" || name == "SSL_CERT_DIR") {
@@ -148,8 +149,8 @@ impl Ground<'_> {
         }
     }
 
-    /// Opens its media and data folders, which are made here, and the absolute paths that the operator wrote into its
-    /// section.
+    /// Opens its media and data folders, which are created here, and the absolute paths that the operator wrote into
+    /// its section.
     fn open_own(&self, allowed: &mut Allowed, instance: &str, config: &Value) -> std::io::Result<()> {
         let media = self.home.join("media").join(instance);
         files::private_folder(&media)?;
@@ -164,14 +165,14 @@ impl Ground<'_> {
         Ok(())
     }
 
-    /// Opens a folder because a program works in it, as far as it may be.
+    /// Opens a folder because a program works in it, except for its private parts.
     fn open(&self, path: &Path, allowed: &mut Allowed, depth: usize) {
         match self.reach(path) {
             Reach::Whole => {
                 allowed.reads.insert(path.to_owned());
             }
             Reach::Parts if depth > 0 => {
-                // Interpreters look for modules by listing.
+                // Interpreters list folders to find modules.
                 allowed.lists.insert(path.to_owned());
                 let Ok(entries) = fs::read_dir(path) else { return };
                 for entry in entries.flatten() {
@@ -191,8 +192,8 @@ impl Ground<'_> {
         }
     }
 
-    /// Opens the folder of a script. Of the home, and of a folder that holds the home of the user, only the files with
-    /// the ending of the script are opened.
+    /// Opens the folder of a script. In the home, and in a folder that contains the home directory of the user, only
+    /// files with the same extension as the script are opened.
     fn open_beside(&self, script: &Path, allowed: &mut Allowed) {
         let Some(folder) = script.parent() else { return };
         if real(folder).starts_with(ETC) {
@@ -231,14 +232,14 @@ impl Ground<'_> {
         if self.holds_private(path) { Reach::Parts } else { Reach::Whole }
     }
 
-    /// Whether something private is reached through `path`.
+    /// Returns `true` if a private path can be reached through `path`.
     fn holds_private(&self, path: &Path) -> bool {
         let real = real(path);
         let mut private = self.private.iter().map(PathBuf::as_path).chain([self.home]).map(self::real);
         private.any(|private| private.starts_with(&real) && (private != real || private == self::real(self.home)))
     }
 
-    /// Whether the operator may name `path`: it is not a file of the host, and not in one of its folders.
+    /// Returns `true` if the operator may name `path`: it is not a file of the host and not in one of its folders.
     fn may_be_named(&self, path: &Path) -> bool {
         let real = real(path);
         if self.private.iter().any(|private| real.starts_with(self::real(private))) {
@@ -251,7 +252,7 @@ impl Ground<'_> {
     }
 }
 
-/// The path with its links resolved, as far as it exists.
+/// Resolves the links of a path as far as it exists.
 fn real(path: &Path) -> PathBuf {
     if let Ok(real) = fs::canonicalize(path) {
         return real;
@@ -262,7 +263,7 @@ fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// The ports that a manifest and a section name. `None`: something is listened on that names no port.
+/// Returns the ports that a manifest and a section name. `None`: a listener of the manifest names no port.
 fn ports(listens: &[String], config: &Value) -> Option<BTreeSet<u16>> {
     let mut ports = BTreeSet::new();
     for listen in listens.iter().filter(|listen| !listen.starts_with('/')) {
@@ -273,7 +274,7 @@ fn ports(listens: &[String], config: &Value) -> Option<BTreeSet<u16>> {
             Value::Number(number) if key == "port" || key.ends_with("_port") => {
                 ports.extend(number.as_u64().and_then(|port| u16::try_from(port).ok()));
             }
-            // An address, not a URL: that is where something is fetched.
+            // Only addresses are read. A URL names a server to connect to.
             Value::String(address) if !address.contains('/') => ports.extend(range_of(address).into_iter().flatten()),
             _ => {}
         }
@@ -281,7 +282,7 @@ fn ports(listens: &[String], config: &Value) -> Option<BTreeSet<u16>> {
     Some(ports)
 }
 
-/// `host:port`, `host:from-to` or a bare port.
+/// Parses `host:port`, `host:from-to` or a bare port.
 fn range_of(listen: &str) -> Option<std::ops::RangeInclusive<u16>> {
     let listen = listen.split('/').next().unwrap_or_default();
     let ports = listen.rsplit_once(':').map_or(listen, |(_, ports)| ports);
@@ -290,7 +291,7 @@ fn range_of(listen: &str) -> Option<std::ops::RangeInclusive<u16>> {
     Some(from..=to.min(from.saturating_add(RANGE_PORTS_MAX)))
 }
 
-/// Every string and number of a section, with the key it stands under.
+/// Returns every string and number of a section with its key.
 fn leaves(config: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let mut open = vec![("", config)];
     let mut found = Vec::new();
@@ -317,7 +318,7 @@ mod tests {
         paths.iter().map(|path| path.to_path_buf()).collect()
     }
 
-    /// A home with files of the host and of the operator.
+    /// Creates a home with files of the host and of the operator.
     fn home(root: &Path) -> PathBuf {
         let home = root.join("home");
         for name in ["media/other", "logs", "processes/p1", "memory", "tools", "venv/bin", "package"] {
@@ -350,7 +351,7 @@ mod tests {
         ground.program(&command, Some(folder), "one", &json!({})).unwrap()
     }
 
-    /// What is allowed below a folder.
+    /// Returns the allowed paths below a folder.
     fn below(paths: &BTreeSet<PathBuf>, root: &Path) -> BTreeSet<PathBuf> {
         paths.iter().filter(|path| path.starts_with(root)).cloned().collect()
     }

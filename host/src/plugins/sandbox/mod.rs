@@ -1,9 +1,8 @@
-//! What a child gives up before it runs foreign code.
+//! The restrictions that a child applies before it runs foreign code.
 //!
-//! Every step is asked of the kernel and its refusal is told: the process border
-//! is the protection, these only narrow what lies behind it. First what every
-//! child gives up ([`enter`]), then what the host allows this one ([`Allowed`]):
-//! files and ports ([`files`]), system calls ([`calls`]).
+//! Every step is requested from the kernel, and a refusal is reported: the process boundary is the protection, and
+//! these steps only narrow the access behind it. First come the restrictions of every child ([`enter`]), then the
+//! limits of this one ([`Allowed`]): files and ports ([`files`]), system calls ([`calls`]).
 
 mod allowed;
 mod calls;
@@ -19,17 +18,17 @@ use rustix::{
     thread::CapabilitySet,
 };
 
-/// Files an adapter may hold open.
+/// Files that an adapter may hold open.
 const FILES_MAX: u64 = 4096;
-/// Address space of a library's child, in bytes; generous, because threads reserve much more than they use.
+/// Address space of a library's child, in bytes. The limit is high, because threads reserve much more than they use.
 const ADDRESS_BYTES_MAX: u64 = 32 * 1024 * 1024 * 1024;
-/// Priority of a sealed child below that of the host.
+/// The nice value of a sealed child. The host has priority.
 const SEALED_NICE: i32 = 10;
 
-/// Gives up what no child needs. Returns what the kernel refused.
+/// Applies the restrictions that every child gets. Returns those that the kernel refused.
 ///
-/// `parent` is the host; a child whose host is already gone ends here. A program of another language keeps its
-/// address space: some virtual machines reserve terabytes of it.
+/// `parent` is the process id of the host; a child whose host is already gone exits here. A program of another language
+/// keeps its address space, because some virtual machines reserve terabytes.
 pub(super) fn enter(parent: u32, program: bool) -> Vec<String> {
     let mut refused = Vec::new();
     let mut note = |what: &str, result: rustix::io::Result<()>| {
@@ -38,12 +37,12 @@ pub(super) fn enter(parent: u32, program: bool) -> Vec<String> {
         }
     };
     note("parent-death signal", rustix::process::set_parent_process_death_signal(Some(Signal::KILL)));
-    // The signal is not sent for a parent that ended before it was asked for.
+    // The kernel sends no signal for a parent that ended before the request.
     let actual = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
     if actual != Some(parent) {
         std::process::exit(crate::plugins::runner::EXIT_NO_HOST.into());
     }
-    // Another session has no terminal that it could read or type into, and no group of the host to join.
+    // A new session has no terminal to read or type into, and no process group of the host to join.
     note("session of its own", rustix::process::setsid().map(drop));
     note("inherited descriptors", crate::ffi::close_inherited());
     note("no new privileges", rustix::thread::set_no_new_privs(true));
@@ -55,7 +54,8 @@ pub(super) fn enter(parent: u32, program: bool) -> Vec<String> {
     refused
 }
 
-/// Gives up everything that is not allowed, on this thread and on all that it starts. Returns what is in force.
+/// Applies the limits of `allowed` to this thread and all threads and processes that it starts. Returns the
+/// restrictions in force.
 pub(super) fn confine(allowed: &Allowed) -> String {
     let powers = lay_down_powers().err().map(|why| format!(", still with all powers of its user: {why}"));
     let files = files::restrict(allowed);
@@ -70,18 +70,18 @@ pub(super) fn confine(allowed: &Allowed) -> String {
     format!("{files}, {calls}{sockets}{}", powers.unwrap_or_default())
 }
 
-/// The memory and the processor time of a sealed child.
+/// The memory and processor time of a sealed child.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SealLimits {
-    /// Address space in bytes.
+    /// Address space, in bytes.
     pub(crate) address_bytes_max: u64,
-    /// Processor time in seconds.
+    /// Processor time, in seconds.
     pub(crate) cpu_s_max: u64,
 }
 
-/// Leaves this thread its open descriptors, memory and processor time up to these limits, and nothing else.
+/// Restricts this thread to its open descriptors, and to memory and processor time up to these limits.
 ///
-/// Landlock is not needed: a path cannot be opened with the calls that are left.
+/// Landlock is not needed: none of the remaining calls can open a path.
 pub(super) fn seal(limits: SealLimits) -> Result<(), String> {
     let bounds = [
         (Resource::As, limits.address_bytes_max),
@@ -92,13 +92,13 @@ pub(super) fn seal(limits: SealLimits) -> Result<(), String> {
     for (resource, max) in bounds {
         limit(resource, max).map_err(|error| format!("{resource:?}: {error}"))?;
     }
-    // The work of the host comes first. A refusal changes the order only.
+    // A refusal only affects scheduling.
     let _ = rustix::process::nice(SEALED_NICE);
     calls::seal()
 }
 
-/// Lays down what the superuser may do beyond others, which reaches around the limits that follow: among other
-/// things it reads the environment of every process. Files of others and low ports are left to it.
+/// Drops most capabilities of the superuser, which would bypass the limits that follow: among other things it can read
+/// the environment of every process. Access to files of other users and low ports remain.
 fn lay_down_powers() -> rustix::io::Result<()> {
     let left = CapabilitySet::DAC_OVERRIDE | CapabilitySet::NET_BIND_SERVICE;
     let mut sets = rustix::thread::capabilities(None)?;
@@ -108,7 +108,7 @@ fn lay_down_powers() -> rustix::io::Result<()> {
     rustix::thread::set_capabilities(None, sets)
 }
 
-/// Lowers a limit; one that is lower already stays.
+/// Lowers a limit; a lower limit stays.
 fn limit(resource: Resource, max: u64) -> rustix::io::Result<()> {
     let present = rustix::process::getrlimit(resource);
     let lower = |value: Option<u64>| Some(value.map_or(max, |value| value.min(max)));

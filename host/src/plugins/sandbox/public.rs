@@ -1,7 +1,7 @@
-//! The files below a folder that everybody may read.
+//! The world-readable files below a folder.
 //!
-//! The superuser may read more, and so may members of a group. An adapter gets neither: of `/etc` it reads what any
-//! user of the machine could read.
+//! The superuser may read more, and so may members of a group. An adapter gets neither right: of `/etc` it reads the
+//! files that any user of the machine may read.
 
 use std::{
     collections::BTreeSet,
@@ -10,20 +10,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Entries that are looked at; further ones stay closed.
+/// Entries that are examined; further ones stay closed.
 const ENTRIES_MAX: usize = 100_000;
-/// Folders within each other.
+/// Levels of nested folders that are examined.
 const DEPTH_MAX: usize = 32;
-/// Mode bits that let everybody read a file, and list and enter a folder.
+/// Mode bits: others may read a file, or list and enter a folder.
 const READ: u32 = 0o004;
 const LIST: u32 = 0o005;
 
 /// The public part of a folder.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Public {
-    /// Files, and folders in which everything is public.
+    /// Public files, and folders with only public content.
     pub(super) whole: Vec<PathBuf>,
-    /// Folders in which something is not public. Their names may be listed.
+    /// Folders with other content, too. Their entries may be listed.
     pub(super) lists: Vec<PathBuf>,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn below(folder: &Path, hidden: &BTreeSet<PathBuf>) -> Public {
     public
 }
 
-/// Whether everything at and below `path` is public. If not, its public parts are added to `public`.
+/// Returns `true` if everything at and below `path` is public. If not, its public parts are added to `public`.
 fn is_public(path: &Path, hidden: &BTreeSet<PathBuf>, left: &mut usize, depth: usize, public: &mut Public) -> bool {
     if hidden.contains(path) || *left == 0 || depth == 0 {
         return false;
@@ -45,7 +45,7 @@ fn is_public(path: &Path, hidden: &BTreeSet<PathBuf>, left: &mut usize, depth: u
     *left -= 1;
     let Ok(meta) = fs::symlink_metadata(path) else { return false };
     if meta.is_symlink() {
-        // The file that it leads to has rules of its own.
+        // The target of the link is checked by its own path.
         return true;
     }
     if !meta.is_dir() {

@@ -1,7 +1,7 @@
-//! From a plan to a created instance, in this process or in a child.
+//! The creation of an instance from its plan, in this process or in a child.
 //!
-//! Nothing here touches what the running instance is known by: an instance that is
-//! made beside another one is told about only when it takes that one's place.
+//! This module does not change the handle's description of the running instance, because a replacement that is starting
+//! in parallel becomes visible only when it takes over.
 
 use std::{
     path::Path,
@@ -39,12 +39,12 @@ use crate::{
     },
 };
 
-/// What a child may take to start and open its library, besides the deadline of `create`.
+/// Time for a child to start and open its library, in addition to the deadline of `create`.
 const CHILD_START: Duration = Duration::from_secs(10);
 /// Features of this host beyond its SDK version.
 const FEATURES: [&str; 3] = ["emit.ack", "kv", "media"];
 
-/// What an instance is made of: its plan, and its library with the bytes that were judged.
+/// The inputs of an instance: its plan, and its library with the admitted bytes.
 #[derive(Clone)]
 pub(super) struct Make {
     pub(super) plan: Arc<AdapterPlan>,
@@ -53,7 +53,7 @@ pub(super) struct Make {
 }
 
 impl Make {
-    /// Whether what it proves about its senders counts.
+    /// Returns `true` if its proofs about its senders count.
     pub(super) fn trusted(&self) -> bool {
         self.beside() || self.plan.trust_upstream
     }
@@ -63,31 +63,31 @@ impl Make {
     }
 }
 
-/// A created instance with what belongs to it. One that is not ended ends when it is dropped.
+/// A created instance with its resources. Dropping it ends the instance if it was not ended before.
 pub(super) struct Born {
     pub(super) life: Arc<Life>,
     pub(super) link: watch::Receiver<Option<LinkState>>,
     pub(super) credentials: Arc<Mutex<Credentials>>,
     pub(super) make: Make,
     pub(super) manifest: Arc<Manifest>,
-    /// Its receive loop, where it runs.
+    /// Its receive loop while it runs.
     pub(super) running: Option<BoxFuture<'static, Answer>>,
-    /// Set inside the host: how far it has come, should it end the host.
+    /// The note for crash attribution; `Some` inside the host.
     inside: Option<Inside>,
-    /// How long its end may take, where it is only dropped.
+    /// Deadline of the end when it is dropped.
     end: Duration,
     ended: bool,
 }
 
 impl Born {
-    /// Notes that it has answered: from here on only a crash of its own threads is its doing.
+    /// Records that it has answered: from here on only a crash of its own threads is blamed on it.
     pub(super) fn has_answered(&mut self) {
         if let Some(inside) = &mut self.inside {
             inside.reached(Phase::Running);
         }
     }
 
-    /// Turns a failure for good into one that is retried if another instance holds the credential: that one may end.
+    /// Turns a fatal error into a retry if another instance holds the credential, because that instance may end.
     pub(super) fn retry_if_in_use(&self, step: Step) -> Step {
         let in_use = self.credentials.lock().unwrap_or_else(PoisonError::into_inner).in_use.clone();
         match (step, in_use) {
@@ -96,7 +96,7 @@ impl Born {
         }
     }
 
-    /// Takes over its end from the drop.
+    /// Marks the instance as ended by the caller, so that the drop does nothing.
     pub(super) fn end_here(&mut self) {
         self.ended = true;
     }
@@ -107,7 +107,7 @@ impl Drop for Born {
         if self.ended {
             return;
         }
-        // Whatever became of it, nothing goes through it any more.
+        // Even if it does not end, the host stops using it.
         self.life.give_up();
         let destroying = Arc::clone(&self.life.link).destroy(self.end);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -116,20 +116,20 @@ impl Drop for Born {
     }
 }
 
-/// Makes instances of one name.
+/// Creates the instances of one name.
 #[derive(Clone)]
 pub(in crate::plugins) struct Maker {
     pub(in crate::plugins) handle: AdapterHandle,
     pub(in crate::plugins) services: Arc<dyn HostServices>,
-    /// Whether it runs in a process from now on: a thread of this instance could not be ended, or the previous run of
-    /// the host ended while it was delivering.
+    /// `true` if it has to run in a process from now on: a thread of this instance could not be ended, or the previous
+    /// run of the host ended while it was delivering.
     pub(in crate::plugins) stuck: Arc<AtomicBool>,
-    /// Crashes that libraries inside the host caused.
+    /// Crash records of libraries inside the host.
     pub(in crate::plugins) crashes: Arc<Crashes>,
 }
 
 impl Maker {
-    /// Finds the library of a plan and decides whether its bytes may run.
+    /// Finds the library of a plan and decides if its bytes may run.
     pub(super) async fn judge(&self, plan: &Arc<AdapterPlan>) -> Result<Make, LoadError> {
         let admitted = match &plan.command {
             Some(_) => None,
@@ -142,7 +142,7 @@ impl Maker {
         Ok(Make { plan: Arc::clone(plan), admitted })
     }
 
-    /// Makes a new instance.
+    /// Creates a new instance.
     pub(super) async fn create(&self, make: Make) -> Result<Born, LoadError> {
         let (settings, plan) = (self.settings(), Arc::clone(&make.plan));
         if let Some(admitted) = &make.admitted {
@@ -182,7 +182,7 @@ impl Maker {
         Ok(Born { life, link: link_state, credentials, make, manifest, running: None, inside, end, ended: false })
     }
 
-    /// Makes an instance of a library whose calls to the host go to `port`.
+    /// Creates the link to an instance of a library. Its host calls go to `port`.
     pub(in crate::plugins) async fn create_link(
         &self,
         plan: &AdapterPlan,
@@ -199,7 +199,7 @@ impl Maker {
         Ok(Arc::new(create_inside(plan, Arc::clone(admitted), port, &envelope, deadline).await?))
     }
 
-    /// Returns what `create` of a plan gets, and makes the folder that it names.
+    /// Returns the argument of `create`, and creates the data folder that it names.
     fn envelope(&self, plan: &AdapterPlan) -> Result<Envelope, LoadError> {
         let home = &self.settings().home;
         let data = files::data_folder(home, &plan.instance).map_err(|error| LoadError::Unwritable {
@@ -210,7 +210,7 @@ impl Maker {
         let mut host = HostInfo::new(SDK_VERSION, FEATURES.map(str::to_owned).to_vec());
         host.proxy = plan.proxy.clone();
         let mut envelope = Envelope::new(host, plan.instance.clone(), plan.config.clone());
-        // JSON has no path that is not UTF-8; such a home has no data folder.
+        // JSON cannot hold a path that is not UTF-8, so such a home has no data folder.
         envelope.data_dir = data.to_str().map(str::to_owned);
         Ok(envelope)
     }
@@ -252,7 +252,7 @@ impl Maker {
         Ok((Arc::new(link), manifest))
     }
 
-    /// How the child is started: this program again, which gives up what it may not touch.
+    /// Returns the command of the child: this program with the arguments of its sandbox.
     fn child(&self, plan: &AdapterPlan, admitted: Option<&Admitted>, origin: &Path) -> Result<ChildSpec, LoadError> {
         let settings = self.settings();
         let ground = settings.ground();
@@ -285,14 +285,14 @@ impl Maker {
             }
         };
         let mut env = settings.child_env.clone();
-        // For what the adapter starts or links besides the SDK's own client.
+        // For programs and libraries of the adapter that do not use the SDK's client.
         let proxies = crate::config::child_variables(&plan.proxy);
         env.extend(proxies.into_iter().map(|(name, value)| (name.into(), value.into())));
         Ok(ChildSpec { command, env, folder })
     }
 
-    /// Refuses a section, or a manifest, that does not fit the adapter's schema. A library that fails in the child that
-    /// is asked for its schema is refused: the host does not load what a child could not.
+    /// Refuses a section or a manifest that does not fit the adapter's schema. A library that crashes the child which
+    /// asks for its schema is refused, too: the host does not load it.
     async fn fits_schema(&self, plan: &AdapterPlan, admitted: &Admitted) -> Result<(), LoadError> {
         let schema = schema::schema_of(admitted, self.settings()).await?;
         let problems = schema::problems(&schema, &plan.config);
@@ -302,7 +302,7 @@ impl Maker {
         Err(LoadError::ConfigRefused { instance: plan.instance.clone(), problems: problems.join("; ") })
     }
 
-    /// Whether a library runs inside the host: it is meant to, and it has not ended the host before.
+    /// Returns `true` if a library runs inside the host: it is configured so, and it has not crashed the host before.
     fn runs_inside(&self, make: &Make) -> bool {
         let meant = self.isolation(&make.plan, make.beside()) == Isolation::InProcess;
         let library = make.admitted.as_ref().filter(|_| meant);

@@ -1,4 +1,4 @@
-//! Signs of life: what an instance answers, and what its silence means.
+//! Health checks: heartbeats, `health`, and the reaction to silence.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -14,15 +14,15 @@ use crate::plugins::{
     life::{Life, panicked},
 };
 
-/// How long a busy instance is left before it is asked again.
+/// Wait before a busy instance is asked again.
 const BUSY_WAIT: Duration = Duration::from_millis(500);
 
-/// What the answer to `connect`, `run` or `health` means.
+/// Maps the answer of `connect`, `run` or `health` to a step.
 pub(super) fn connected(life: &Life, method: &str, answer: Answer) -> Step {
     match answer.status {
         status::OK => Step::Up,
         status::PANIC | status::POISONED => Step::Broken { reason: panicked(method, &answer) },
-        // A process has said by then how it ended.
+        // By then a process has reported its end.
         status::DROPPED => Step::Broken {
             reason: life.link.closed().now_or_never().unwrap_or_else(|| "the instance ended".to_owned()),
         },
@@ -45,7 +45,7 @@ pub(super) fn connected(life: &Life, method: &str, answer: Answer) -> Step {
     }
 }
 
-/// Asks for signs of life for as long as there are some.
+/// Checks heartbeat and health until one of them fails.
 pub(super) async fn pulse(life: &Life, shared: &Shared) -> Step {
     let settings = &shared.settings;
     let heart = async {
@@ -54,7 +54,7 @@ pub(super) async fn pulse(life: &Life, shared: &Shared) -> Step {
             let reason = || "its process gives no sign of life".to_owned();
             match time::timeout(settings.health, heard(life.link.heartbeat(), shared)).await {
                 Ok(true) => {}
-                // It has ended, and not for the host's sake.
+                // It ended by itself.
                 Ok(false) => return Step::Broken { reason: reason() },
                 Err(_) => return silent(life, reason()),
             }
@@ -85,10 +85,10 @@ pub(super) async fn pulse(life: &Life, shared: &Shared) -> Step {
     }
 }
 
-/// The duty of an instance whose process is late with a sign of life.
+/// The duty of an instance whose process is late with a heartbeat.
 const LATE: &str = "its process does not answer; the host restarts it if that continues";
 
-/// Waits for a sign of life. While it is late, the state of the instance says so.
+/// Waits for a heartbeat. While it is late, the instance is degraded.
 async fn heard(mut beat: BoxFuture<'static, bool>, shared: &Shared) -> bool {
     if let Ok(is_alive) = time::timeout(shared.settings.late, &mut beat).await {
         return is_alive;
@@ -105,8 +105,8 @@ async fn heard(mut beat: BoxFuture<'static, bool>, shared: &Shared) -> bool {
     is_alive
 }
 
-/// A life without signs of life is ended by the host: what is cut off with it, which may have gone on well, has not
-/// killed it.
+/// Ends an incarnation that does not respond. The host ends it, so deliveries that this interrupts do not count as its
+/// failure.
 fn silent(life: &Life, reason: String) -> Step {
     life.leave();
     Step::Broken { reason }
@@ -125,7 +125,7 @@ async fn ask_health(life: &Life, deadline: Duration) -> Step {
     match time::timeout(deadline, asking).await {
         Err(_) => silent(life, format!("it did not answer `health` within {} s", deadline.as_secs_f32())),
         Ok(answer) => match connected(life, method::HEALTH, answer) {
-            // An adapter without the method is alive: it answered.
+            // An adapter without the method has answered, so it is alive.
             Step::Fatal { .. } => Step::Up,
             other => other,
         },

@@ -1,9 +1,8 @@
-//! One life taking the place of another.
+//! The replacement of one incarnation by another.
 //!
-//! Where the platform allows two connections the new one is started beside the old
-//! one and takes its place when it is online; the old one finishes what it sends.
-//! Elsewhere the old one ends first. Either way: a new one that is not online within
-//! its deadline has not replaced anything, and one sentence says why.
+//! If the platform allows two connections, the new incarnation starts beside the old one and takes over when it is
+//! online; the old one finishes its deliveries. Otherwise the old one ends first. In both cases a new one that is not
+//! online by its deadline replaces nothing, and one sentence gives the reason.
 
 use std::sync::{Arc, PoisonError, atomic::Ordering};
 
@@ -21,20 +20,20 @@ use super::{
 };
 use crate::plugins::{AdapterHandle, AdapterPlan, Answer, Destroyed, LoadError, handle::Shared, life::Life};
 
-/// Old lives of one instance that may still be ending when another one is replaced.
+/// Old incarnations of one instance that may still be ending when the next replacement starts.
 const DRAINING_MAX: usize = 4;
-/// The code of a new instance that did not come online.
+/// The error code of a new incarnation that did not come online.
 const NOT_HEALTHY: &str = "not_healthy";
 
-/// What an operator's wish means for the running instance.
+/// The effect of the operator's wish on the running instance.
 pub(super) enum Wish {
     /// It has to end.
     End,
-    /// It is to be replaced by what is made of this.
+    /// It is to be replaced by an instance of this.
     Replace(Make),
 }
 
-/// Why a new instance does not run.
+/// The reason why a new incarnation does not run.
 pub(super) struct Unhealthy {
     pub(super) reason: String,
     pub(super) code: &'static str,
@@ -52,24 +51,24 @@ impl From<LoadError> for Unhealthy {
     }
 }
 
-/// A new life that ended an old one and has not proved itself yet.
+/// A new incarnation that replaced an ended one and has not come online yet.
 pub(super) struct Trial {
-    /// What ran before.
+    /// The previous version.
     pub(super) old: Make,
-    /// Until when it has to be online.
+    /// The deadline for coming online.
     pub(super) until: Instant,
 }
 
-/// Returns once something else is wanted than `present`.
+/// Waits until the wish differs from `present`.
 pub(super) async fn other_wanted(wanted: &mut watch::Receiver<Wanted>, present: &Wanted) {
     let other = wanted
         .wait_for(|wanted| wanted.end.is_some() || wanted.start != present.start || wanted.enabled != present.enabled);
-    // Without anybody who wants something, nobody is left to serve either.
+    // If the sender is gone, the host is ending and nobody needs the result.
     let _ = other.await;
 }
 
-/// Returns once the running instance has to end or to be replaced. One that would only be replaced stays if there is
-/// nothing to replace it with: a file that was changed or broken does not take down what runs from the old copy.
+/// Waits until the running instance has to end or to be replaced. A replacement that cannot be admitted is ignored: a
+/// changed or broken file does not stop the running copy.
 pub(super) async fn wish(wanted: &mut watch::Receiver<Wanted>, present: &mut Wanted, maker: &Maker) -> Wish {
     loop {
         other_wanted(wanted, present).await;
@@ -98,7 +97,8 @@ pub(super) async fn wish(wanted: &mut watch::Receiver<Wanted>, present: &mut Wan
     }
 }
 
-/// Whether the new one may run beside the old one. A program says so only once it runs, so its old word counts.
+/// Returns `true` if the new incarnation may run beside the old one. A program has no manifest before it runs, so its
+/// old manifest decides.
 pub(super) fn side_by_side(old: &Born, new: &Make, draining: &JoinSet<()>) -> bool {
     let new = new.admitted.as_ref().map_or(&*old.manifest, |admitted| &admitted.manifest);
     draining.len() < DRAINING_MAX
@@ -106,7 +106,7 @@ pub(super) fn side_by_side(old: &Born, new: &Make, draining: &JoinSet<()>) -> bo
         && new.capabilities.parallel_connections
 }
 
-/// Makes an instance and connects it, while another one of its name runs.
+/// Creates an instance and connects it while another one of its name runs.
 pub(super) async fn beside(maker: Maker, make: Make) -> Result<Born, Unhealthy> {
     let settings = Arc::clone(&maker.handle.shared.settings);
     let until = Instant::now() + settings.create + settings.connect;
@@ -140,15 +140,16 @@ pub(super) async fn beside(maker: Maker, make: Make) -> Result<Born, Unhealthy> 
     }
 }
 
-/// That it did not connect in time.
+/// Returns the message for a connect after the deadline.
 pub(super) fn late(settings: &crate::plugins::AdapterSettings) -> String {
     format!("it did not connect within {} s", settings.connect.as_secs_f32())
 }
 
-/// What is said of a new one that did not take the place of `old`; `again`: what runs had to be started anew.
+/// Returns the message about a new incarnation that did not replace `old`. `again`: the old version had to be started
+/// again.
 pub(super) fn sentence(handle: &AdapterHandle, old: &Make, new: &Make, why: &Unhealthy, again: bool) -> String {
     let bytes = |make: &Make| make.admitted.as_ref().map(|admitted| admitted.sha256.clone());
-    // Of one that was not even made nobody knows the bytes.
+    // If the new one was not even created, its bytes are unknown.
     let (what, mend) = if new.admitted.is_some() && bytes(old) != bytes(new) {
         ("the new file", format!("`hermes-host adapter reload {}` tries it again", handle.instance()))
     } else if old.plan != new.plan {
@@ -161,7 +162,7 @@ pub(super) fn sentence(handle: &AdapterHandle, old: &Make, new: &Make, why: &Unh
     format!("{what} did not come online ({}), so {runs}; {mend}", why.reason)
 }
 
-/// What ran before, with what the operator grants by now: going back widens nothing.
+/// Returns the previous version with the operator's current grants: going back must not restore wider rights.
 pub(super) fn as_before(old: &Make, new: &AdapterPlan) -> Make {
     let mut plan = AdapterPlan::clone(&old.plan);
     plan.granted = new.granted.clone();
@@ -169,14 +170,14 @@ pub(super) fn as_before(old: &Make, new: &AdapterPlan) -> Make {
     Make { plan: Arc::new(plan), admitted: old.admitted.clone() }
 }
 
-/// Ends a life. Polite: the platform is told, and what is being sent may finish.
+/// Ends an incarnation. `polite`: open deliveries may finish and the platform is disconnected.
 pub(super) async fn end(shared: &Shared, mut born: Born, polite: bool, deadline: std::time::Duration) -> Destroyed {
     let life = Arc::clone(&born.life);
     if polite {
         life.leave();
         let mut running = born.running.take();
         tokio::select! {
-            // Late or not, the life ends.
+            // The incarnation ends even if its deliveries do not.
             _ = time::timeout(deadline, life.idle()) => {}
             () = for_ever(&mut running) => {}
         }
@@ -196,7 +197,7 @@ pub(super) async fn end(shared: &Shared, mut born: Born, polite: bool, deadline:
     destroyed
 }
 
-/// Ends a life that another one has replaced, beside that one.
+/// Ends a replaced incarnation in the background.
 pub(super) fn drain(draining: &mut JoinSet<()>, maker: &Maker, old: Born) {
     while draining.try_join_next().is_some() {}
     let (shared, stuck) = (Arc::clone(&maker.handle.shared), Arc::clone(&maker.stuck));
@@ -212,7 +213,7 @@ pub(super) fn drain(draining: &mut JoinSet<()>, maker: &Maker, old: Born) {
     });
 }
 
-/// Lets a receive loop go on; its end means nothing any more.
+/// Polls a receive loop without using its end.
 async fn for_ever(running: &mut Option<futures_util::future::BoxFuture<'static, Answer>>) {
     if let Some(running) = running {
         running.await;
@@ -221,12 +222,12 @@ async fn for_ever(running: &mut Option<futures_util::future::BoxFuture<'static, 
 }
 
 impl Shared {
-    /// Makes `life` the one that is asked from here on.
+    /// Makes `life` the current incarnation for calls.
     pub(super) fn enter_life(&self, life: &Arc<Life>) {
         self.life.store(Some(Arc::clone(life)));
     }
 
-    /// Asks `life` nothing any more, unless another one has taken its place.
+    /// Removes `life` as the current incarnation, unless another one has replaced it.
     fn leave_life(&self, life: &Arc<Life>) {
         if self.life.load().as_ref().is_some_and(|present| Arc::ptr_eq(present, life)) {
             self.life.store(None);

@@ -1,4 +1,4 @@
-//! The third way to an instance: to whichever terminal a call is about.
+//! The link to the terminals: each call goes to the terminal whose chat it names.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,21 +11,21 @@ use tokio::sync::oneshot;
 use super::{Inner, is_for_one_answer, seat::Wire};
 use crate::plugins::{AdapterLink, Answer, Destroyed, Isolation, PendingCall, services::error_json};
 
-/// How long the first event of a turn waits for the answer of `emit`, which may come later.
+/// Time for which the first event of a turn waits for the answer of `emit`, which may come later.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 
-/// The link of the instance that all terminals are.
+/// The link of the instance that stands for all terminals.
 pub struct TerminalLink {
     inner: Arc<Inner>,
 }
 
-/// What every delivery says.
+/// The fields of a delivery that routing needs.
 #[derive(Deserialize)]
 struct To {
     chat: Chat,
 }
 
-/// What every event of a turn says.
+/// The fields of a turn event that routing needs.
 #[derive(Deserialize)]
 struct Of {
     inbox_id: i64,
@@ -43,7 +43,7 @@ impl TerminalLink {
                 return refused(&CallError::new("invalid", format!("the delivery cannot be read: {error}")));
             }
         };
-        // Another terminal does not wait for one that reads too little.
+        // A terminal that reads too slowly does not delay others.
         match self.inner.wire(&to.chat.id).and_then(|wire| wire.call(method::SEND, payload)) {
             Some(sending) => sending,
             None if is_for_one_answer(&to.chat.id) => {
@@ -53,7 +53,7 @@ impl TerminalLink {
         }
     }
 
-    /// Shows an event of a turn where somebody sits; elsewhere nobody misses it.
+    /// Shows a turn event in the terminal of its chat. Without a terminal the event is dropped.
     fn turn_event(&self, payload: Vec<u8>) -> PendingCall {
         let of: Of = match serde_json::from_slice(&payload) {
             Ok(of) => of,
@@ -66,7 +66,7 @@ impl TerminalLink {
         if self.inner.is_unknown(of.inbox_id) {
             return nothing();
         }
-        // A turn may begin before the answer of `emit` has said where its event came from.
+        // A turn may begin before the answer of `emit` has told the chat of its event.
         let (tell, answer) = oneshot::channel();
         let inner = Arc::clone(&self.inner);
         let waiting = tokio::spawn(async move {
@@ -77,14 +77,14 @@ impl TerminalLink {
             }
             let wire = known.ok().flatten();
             let showing = wire.and_then(|wire| wire.call(method::TURN_EVENT, payload));
-            // Whoever asked may have gone away.
+            // The caller may be gone.
             let _ = tell.send(showing.unwrap_or_else(nothing).await);
         });
         PendingCall::new(0, answer, move |_| waiting.abort())
     }
 }
 
-/// The terminal in which an event was said, once that is known.
+/// Waits for the chat of an event, and returns the terminal in it.
 async fn known(inner: &Inner, inbox: i64) -> Option<Arc<Wire>> {
     let mut changed = inner.changed.subscribe();
     loop {
@@ -116,11 +116,11 @@ impl AdapterLink for TerminalLink {
             let mut changed = inner.changed.subscribe();
             let empty = async {
                 while !inner.seats().taken.is_empty() {
-                    // The sender lives in `inner`.
+                    // `inner` owns the sender, so waiting cannot fail.
                     let _ = changed.changed().await;
                 }
             };
-            // One that does not read its farewell is cut off with the socket.
+            // A terminal that does not read the farewell is cut off with the socket.
             let _ = tokio::time::timeout(deadline, empty).await;
             Destroyed::Joined
         })
@@ -147,7 +147,7 @@ impl AdapterLink for TerminalLink {
         Box::pin(async move {
             let mut changed = inner.changed.subscribe();
             while !is_for_one_answer(&chat) && inner.wire(&chat).is_none() {
-                // The sender lives in `inner`.
+                // `inner` owns the sender, so waiting cannot fail.
                 let _ = changed.changed().await;
             }
         })

@@ -1,4 +1,4 @@
-//! One attached terminal: its frames in both directions, until it leaves.
+//! One attached terminal: its frames in both directions until it disconnects.
 
 use std::{
     collections::BTreeMap,
@@ -27,19 +27,19 @@ use crate::{
     },
 };
 
-/// The call by which a terminal is told that the host lets it go: `{"why"}`.
+/// The call that announces the disconnect to a terminal: `{"why"}`.
 pub const LEAVE: &str = "leave";
 
-/// How long a terminal may take to read what waits for it.
+/// Deadline for a terminal to read the waiting frames.
 const WRITE_WAIT: Duration = Duration::from_secs(30);
 
-/// How long a farewell may take.
+/// Deadline of a farewell.
 const FAREWELL_WAIT: Duration = Duration::from_secs(1);
 
-/// The longest id that a terminal gives a message, in characters.
+/// The longest message id of a terminal, in characters.
 const MESSAGE_ID_CHARS_MAX: usize = 64;
 
-/// The way to one terminal.
+/// The connection to one terminal.
 pub(super) struct Wire {
     out: mpsc::Sender<Frame>,
     pending: Mutex<Pending>,
@@ -57,7 +57,7 @@ impl Wire {
         Self { out, pending: Mutex::default(), next: AtomicU64::new(1) }
     }
 
-    /// Calls a method of the terminal. Never blocks; `None`: it has left, or reads too little.
+    /// Calls a method of the terminal. Never blocks. `None`: it has disconnected or reads too slowly.
     pub(super) fn call(self: &Arc<Self>, method: &str, payload: Vec<u8>) -> Option<PendingCall> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let frame = Frame::call(id, method, payload);
@@ -75,7 +75,7 @@ impl Wire {
         let wire = Arc::clone(self);
         Some(PendingCall::new(id, answer, move |id| {
             if wire.pending().calls.remove(&id).is_some() {
-                // A full queue means that the terminal reads nothing; its end cancels everything.
+                // A full queue means that the terminal does not read; its end cancels everything.
                 let _ = wire.out.try_send(Frame::cancel(id));
             }
         }))
@@ -87,12 +87,12 @@ impl Wire {
 
     fn answered(&self, id: u64, answer: Answer) {
         if let Some(tell) = self.pending().calls.remove(&id) {
-            // Whoever asked may have gone away.
+            // The caller may be gone.
             let _ = tell.send(answer);
         }
     }
 
-    /// What is still asked is answered DROPPED, and nothing more is.
+    /// Answers open calls with DROPPED and accepts no further ones.
     fn end(&self) {
         let mut pending = self.pending();
         pending.over = true;
@@ -100,7 +100,7 @@ impl Wire {
     }
 }
 
-/// A seat that is taken. It is free again when this is dropped.
+/// A taken terminal slot. Dropping it releases the slot.
 pub struct Seat {
     inner: Arc<Inner>,
     chat: String,
@@ -113,12 +113,12 @@ impl Seat {
         Self { inner, chat, wire, queue }
     }
 
-    /// The id of its chat.
+    /// Returns the id of its chat.
     pub fn chat(&self) -> &str {
         &self.chat
     }
 
-    /// Carries frames until the terminal leaves, or the host lets it go. From here on it can be reached.
+    /// Carries frames until the terminal or the host disconnects. The terminal is reachable from here on.
     pub async fn run(mut self, mut reader: impl AsyncRead + Unpin, mut writer: impl AsyncWrite + Unpin) {
         self.inner.seats().taken.insert(self.chat.clone(), Some(Arc::clone(&self.wire)));
         self.inner.changed.send_replace(());
@@ -139,7 +139,7 @@ impl Seat {
             frame.encode_into(&mut last);
         }
         Frame::call(0, LEAVE, payload).encode_into(&mut last);
-        // One that does not read it sees the connection end, which says nearly the same.
+        // A terminal that does not read it sees the end of the connection, which has nearly the same meaning.
         let _ = tokio::time::timeout(FAREWELL_WAIT, async {
             writer.write_all(&last).await?;
             writer.shutdown().await
@@ -156,7 +156,7 @@ impl Drop for Seat {
     }
 }
 
-/// Writes what waits, together; returns why it could not.
+/// Writes the waiting frames together. Returns the reason of a failure.
 async fn write_out(writer: &mut (impl AsyncWrite + Unpin), queue: &mut mpsc::Receiver<Frame>) -> Option<String> {
     while let Some(first) = queue.recv().await {
         let mut bytes = first.encode();
@@ -174,7 +174,7 @@ async fn write_out(writer: &mut (impl AsyncWrite + Unpin), queue: &mut mpsc::Rec
     Some("nobody writes to it any more".to_owned())
 }
 
-/// Reads until the terminal says no more; returns why.
+/// Reads frames until the terminal disconnects. Returns the reason.
 async fn read_in(
     reader: &mut (impl AsyncRead + Unpin),
     inner: &Arc<Inner>,
@@ -199,13 +199,13 @@ async fn read_in(
     }
 }
 
-/// Asks the host for a terminal, as the operator and in its own chat.
+/// Calls the host for a terminal, as the operator and in its own chat.
 fn called(inner: &Arc<Inner>, wire: &Arc<Wire>, at: &str, frame: Frame) {
     let (id, out) = (frame.id, wire.out.clone());
     let back = move |status, payload| {
         let frame = Frame::reply(id, status, payload);
         let frame = if frame.fits() { frame } else { Frame::reply(id, status::ERR, Vec::new()) };
-        // A full queue means that the terminal reads nothing; the reader ends it at its next call.
+        // A full queue means that the terminal does not read; the reader ends it at its next call.
         let _ = out.try_send(frame);
     };
     let Some(port) = inner.port.get() else { return back(status::BUSY, Vec::new()) };
@@ -235,7 +235,7 @@ fn called(inner: &Arc<Inner>, wire: &Arc<Wire>, at: &str, frame: Frame) {
     port.call(method, payload, Reply::new(taken));
 }
 
-/// What a terminal says, as an event of its own chat: a text, or the answer to a question.
+/// Converts the event of a terminal, a text or an answer to a question, into an event of its own chat.
 fn event(payload: &[u8], at: &str) -> Result<Vec<u8>, CallError> {
     let invalid = |why: String| CallError::new("invalid", why);
     let said: Event =
@@ -246,10 +246,10 @@ fn event(payload: &[u8], at: &str) -> Result<Vec<u8>, CallError> {
     if !is_id {
         return Err(invalid(format!("message_id has 1 to {MESSAGE_ID_CHARS_MAX} letters, digits and `-`")));
     }
-    // Without the seat: what is said again at another one, after a restart, is the same event.
+    // The id does not contain the slot: a message that is repeated in another slot after a restart is the same event.
     let mut event = Event::message(format!("m:{id}"), chat(at), operator(), said.text);
     event.message_id = Some(id);
-    // The same machine, and the same person.
+    // The time is trusted: terminal and host run on the same machine for the same user.
     event.at_ms = said.at_ms;
     match said.kind {
         EventKind::Message => {}
@@ -262,7 +262,7 @@ fn event(payload: &[u8], at: &str) -> Result<Vec<u8>, CallError> {
     serde_json::to_vec(&event).map_err(|error| invalid(error.to_string()))
 }
 
-/// A call as the operator makes it.
+/// Sets the operator as the sender of a call.
 fn as_operator(payload: &[u8]) -> Result<Vec<u8>, CallError> {
     let invalid = |why: String| CallError::new("invalid", why);
     let mut call: Value =
