@@ -1,7 +1,6 @@
-//! The host's functions as a plugin sees them.
+//! The host's functions that a plugin calls.
 //!
-//! `ctx` is a number in the table of ports, never a pointer. A call with a number
-//! that is not there is answered DROPPED.
+//! `ctx` is a number in the table of ports, never a pointer. A call with an unknown number is answered DROPPED.
 
 use std::{
     collections::BTreeMap,
@@ -23,34 +22,34 @@ use super::{PAYLOAD_BYTES_MAX, Reply, guarded};
 /// The longest method name, in bytes.
 const METHOD_BYTES_MAX: usize = 128;
 
-/// What one instance may ask of the host. Called on threads of the plugin: nothing here may block.
+/// The host methods of one instance. They are called on threads of the plugin, so they must not block.
 pub trait HostPort: Send + Sync + 'static {
     /// Answers a host method through `reply`.
     fn call(&self, method: &str, payload: Vec<u8>, reply: Reply);
-    /// Takes one log record: level 1 (error) to 5 (trace), target, fields as a JSON object.
+    /// Records one log record: level 1 (error) to 5 (trace), target, fields as a JSON object.
     fn log(&self, level: u8, target: &str, fields: &str);
-    /// The most talkative level that is listened to.
+    /// Returns the most verbose level that is recorded.
     fn max_level(&self) -> u8;
 }
 
 static PORTS: RwLock<BTreeMap<usize, Arc<dyn HostPort>>> = RwLock::new(BTreeMap::new());
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
-/// Enters a port and returns its number.
+/// Registers a port and returns its number.
 pub(super) fn enter(port: Arc<dyn HostPort>) -> usize {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     PORTS.write().unwrap_or_else(PoisonError::into_inner).insert(number, port);
     number
 }
 
-/// Forgets a port. Whoever still holds its number finds nothing.
+/// Removes a port. Later lookups of its number find nothing.
 pub(super) fn forget(number: usize) {
     let port = PORTS.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
-    // Dropped after the lock is free: the port's own drop may do anything.
+    // Dropped after the lock is released, because the destructor of the port may call back.
     drop(port);
 }
 
-/// The handle for the port with this number.
+/// Returns the handle for the port with this number.
 pub(super) fn handle(number: usize) -> HostHandle {
     HostHandle { ctx: std::ptr::without_provenance(number), vtable: vtable() }
 }
@@ -76,7 +75,7 @@ extern "C" fn call(ctx: *const c_void, method: RStr<'_>, payload: RSlice<'_, u8>
     });
 }
 
-/// Hands over one log record. `[any-thread & !released]`
+/// Records one log record. `[any-thread & !released]`
 extern "C" fn log(ctx: *const c_void, level: u8, target: RStr<'_>, fields: RStr<'_>) {
     guarded((), || {
         let Some(port) = port(ctx) else { return };
@@ -86,17 +85,17 @@ extern "C" fn log(ctx: *const c_void, level: u8, target: RStr<'_>, fields: RStr<
     });
 }
 
-/// The most talkative level that is listened to. `[any-thread & !released]`
+/// Returns the most verbose level that is recorded. `[any-thread & !released]`
 extern "C" fn max_level(ctx: *const c_void) -> u8 {
     guarded(0, || port(ctx).map_or(0, |port| port.max_level()))
 }
 
-/// Gives the handle back. `[any-thread & once]`
+/// Releases the handle. `[any-thread & once]`
 extern "C" fn release(ctx: *const c_void) {
     guarded((), || forget(ctx.addr()));
 }
 
-/// Foreign text, as far as it is UTF-8.
+/// Copies foreign text; invalid UTF-8 is replaced.
 fn text(foreign: RStr<'_>, bytes_max: usize) -> Option<String> {
     let bytes = foreign.as_bytes();
     (bytes.len() <= bytes_max).then(|| String::from_utf8_lossy(bytes).into_owned())

@@ -1,8 +1,8 @@
-//! Answers, in both directions.
+//! Completions in both directions.
 //!
-//! A completion the host makes is a number in a table; firing it takes it out, so
-//! the second firing of a confused plugin does nothing. A completion the host
-//! gets is wrapped so that it fires exactly once, with DROPPED if nobody does.
+//! A completion of the host is a number in a table. Firing it removes the number, so a second firing by a faulty plugin
+//! has no effect. A completion of a plugin is wrapped so that it fires exactly once, with DROPPED if it is never
+//! answered.
 
 use std::{
     collections::BTreeMap,
@@ -20,25 +20,25 @@ use super::{PAYLOAD_BYTES_MAX, guarded};
 
 type Then = Box<dyn FnOnce(Status, Vec<u8>) + Send>;
 
-/// Where the answer of one call goes. Answers DROPPED when nobody answers.
+/// The receiver of the answer to one call. Dropping it without an answer sends DROPPED.
 pub struct Reply {
     then: Option<Then>,
 }
 
 impl Reply {
-    /// An answer that `then` gets, exactly once.
+    /// Creates a receiver that passes the answer to `then` exactly once.
     pub fn new(then: impl FnOnce(Status, Vec<u8>) + Send + 'static) -> Self {
         Self { then: Some(Box::new(then)) }
     }
 
-    /// Answers.
+    /// Sends the answer.
     pub fn send(mut self, status: Status, payload: Vec<u8>) {
         if let Some(then) = self.then.take() {
             then(status, payload);
         }
     }
 
-    /// Takes over a completion of the other side.
+    /// Wraps a completion of the other side.
     pub(super) fn foreign(completion: Completion) -> Self {
         let foreign = Foreign(completion);
         Self::new(move |status, payload| foreign.fire(status, payload))
@@ -53,7 +53,7 @@ impl Drop for Reply {
     }
 }
 
-/// A completion of a plugin. The contract allows any thread to fire it, once.
+/// A completion of a plugin. The contract allows firing it once, on any thread.
 struct Foreign(Completion);
 
 // SAFETY: the ABI says of `Completion` that it may be fired from any thread; nothing else is done with it.
@@ -68,7 +68,7 @@ impl Foreign {
 static PENDING: Mutex<BTreeMap<usize, Then>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
-/// Makes a completion that hands its answer to `then`.
+/// Creates a completion that passes its answer to `then`.
 pub(super) fn completion(then: impl FnOnce(Status, Vec<u8>) + Send + 'static) -> Completion {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     PENDING.lock().unwrap_or_else(PoisonError::into_inner).insert(number, Box::new(then));
@@ -78,13 +78,13 @@ pub(super) fn completion(then: impl FnOnce(Status, Vec<u8>) + Send + 'static) ->
 /// Fires a completion of the host. `[any-thread & once]`
 extern "C" fn done(ctx: *mut c_void, status: Status, payload: RVec<u8>) {
     guarded((), || {
-        // The lock is free again before the answer goes on: whoever gets it may call the plugin.
+        // The lock is released before the answer is passed on, because its receiver may call the plugin.
         let then = PENDING.lock().unwrap_or_else(PoisonError::into_inner).remove(&ctx.addr());
         let Some(then) = then else { return };
         if payload.len() > PAYLOAD_BYTES_MAX {
             return then(status::ERR, Vec::new());
         }
-        // Copied, so that the plugin's buffer is freed by its maker at once.
+        // Copied, so that the plugin's buffer is freed at once by the plugin's allocator.
         then(status, payload.as_slice().to_vec());
     });
 }

@@ -1,15 +1,15 @@
-//! Descriptors that a child of the host inherited by accident.
+//! File descriptors that a child process inherited unintentionally.
 
 /// The first descriptor after standard input, output and error.
 const FIRST: libc::c_uint = 3;
 
 /// Closes every descriptor except standard input, output and error.
 ///
-/// Call this first in a process: a descriptor that is already in use is closed as well.
+/// Must be called before the process opens files: it also closes descriptors in use.
 ///
 /// # Errors
 ///
-/// The kernel's refusal. Linux has the call since 5.9.
+/// The error of the kernel. Linux has the call since 5.9.
 pub fn close_inherited() -> rustix::io::Result<()> {
     // SAFETY: it takes numbers only. The runner calls it before it opens a file, so nothing of this process owns one
     // of these descriptors.

@@ -1,8 +1,7 @@
-//! One instance inside a library.
+//! One instance of a library.
 //!
-//! `this` is valid until `destroy`. The gate counts who is inside a call; the one
-//! who destroys closes it first and waits until everybody has left, so no call
-//! can meet a freed instance.
+//! `this` is valid until `destroy`. The gate counts running calls. `destroy` closes it first and waits until all calls
+//! have left, so no call can use a freed instance.
 
 use std::{
     ffi::c_void,
@@ -15,9 +14,9 @@ use hermes_adapter_abi::{Instance, InstanceVt_Ref, status};
 
 use super::{Reply, callbacks, completion::completion};
 
-/// A created instance that is safe to share and to call in any order.
+/// A created instance. It is safe to share and to call in any order.
 pub struct ForeignInstance {
-    /// Valid until `destroy`; only handed back to `vtable`.
+    /// Valid until `destroy`; only passed back to `vtable`.
     this: *mut c_void,
     /// `'static`: libraries are never unloaded.
     vtable: InstanceVt_Ref,
@@ -33,12 +32,12 @@ unsafe impl Send for ForeignInstance {}
 unsafe impl Sync for ForeignInstance {}
 
 impl ForeignInstance {
-    /// Takes over an instance whose host handle is the port with this number.
+    /// Wraps an instance whose host handle is the port with this number.
     pub(super) fn new(instance: Instance, port: usize) -> Self {
         Self { this: instance.this, vtable: instance.vtable, port, gate: Gate::default() }
     }
 
-    /// Calls method `method` as number `id`. Never blocks. After `destroy` it is BUSY: nothing happened.
+    /// Calls `method` with the number `id`. Never blocks. Answers BUSY after `destroy`, without an effect.
     pub fn call(&self, id: u64, method: &str, payload: &[u8], reply: Reply) {
         let Some(_inside) = self.gate.enter() else { return reply.send(status::BUSY, Vec::new()) };
         let then = completion(move |status, payload| reply.send(status, payload));
@@ -59,7 +58,8 @@ impl ForeignInstance {
         (self.vtable.shutdown())(self.this, millis(deadline), then);
     }
 
-    /// Joins the instance's thread. Blocks up to `deadline`. False: it still runs and is left alone.
+    /// Joins the instance's thread. Blocks up to `deadline`. Returns `false` if the thread still runs; it is then left
+    /// running.
     pub fn destroy(&self, deadline: Duration) -> bool {
         if !self.gate.close(deadline) {
             return false;
@@ -76,7 +76,7 @@ fn millis(deadline: Duration) -> u64 {
     u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Who is inside a call, and whether anybody may still enter.
+/// The count of running calls, and a flag that refuses further ones.
 #[derive(Default)]
 struct Gate {
     state: Mutex<GateState>,
@@ -89,11 +89,11 @@ struct GateState {
     closed: bool,
 }
 
-/// Somebody inside; leaves when dropped.
+/// A running call. Dropping it leaves the gate.
 struct Inside<'a>(&'a Gate);
 
 impl Gate {
-    /// Enters, unless the gate is closed.
+    /// Enters the gate unless it is closed.
     fn enter(&self) -> Option<Inside<'_>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed {
@@ -103,7 +103,8 @@ impl Gate {
         Some(Inside(self))
     }
 
-    /// Closes the gate and waits until nobody is inside. False: somebody stayed, or it was closed before.
+    /// Closes the gate and waits until all calls have left. Returns `false` if a call stayed, or if the gate was closed
+    /// before.
     fn close(&self, deadline: Duration) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed {

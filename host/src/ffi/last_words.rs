@@ -1,8 +1,8 @@
-//! The last words of a process that a library ends: the signal, and the thread that it came from.
+//! The note that a crashing process leaves: the signal and the thread that caused it.
 //!
-//! The handler does only what a signal handler may: it asks the kernel for the name of its thread, writes one line to a
-//! file that is open already, puts back the handler that was there before and lets the signal happen again. An `exit`
-//! is noted the same way. `_exit`, SIGKILL and a stack that overflowed on a thread of a library leave no words.
+//! The handler only uses functions that are safe in a signal handler: it asks the kernel for the name of its thread,
+//! writes one line to a file that is already open, restores the previous handler and lets the signal occur again. An
+//! `exit` is recorded the same way. `_exit`, SIGKILL and a stack overflow on a thread of a library leave no note.
 
 use std::{
     ffi::{c_int, c_void},
@@ -16,21 +16,21 @@ use std::{
     },
 };
 
-/// Signals by which faulty code ends its process.
+/// Signals by which a fault ends its process.
 const SIGNALS: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
-/// The word for an end by `exit`.
+/// The word that records an end by `exit`.
 pub const EXIT: &str = "exit";
-/// The longest name of a thread, with its end, in bytes.
+/// The longest name of a thread including its terminating zero, in bytes.
 const NAME_BYTES: usize = 16;
 
-/// The open file; below zero: none.
+/// The descriptor of the open file; negative: none.
 static FILE: AtomicI32 = AtomicI32::new(-1);
-/// The process that is meant; one that it forked is not.
+/// The id of the process that may write. Its forked children may not.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
-/// The handlers that were there before.
+/// The previous signal handlers.
 static BEFORE: OnceLock<[libc::sigaction; SIGNALS.len()]> = OnceLock::new();
 
-/// Lets this process write its last words to `file`. A process has one such file; a second call changes nothing.
+/// Makes a crash of this process write a note to `file`. Only the first call has an effect.
 pub fn keep_last_words(file: File) {
     // SAFETY: a struct of numbers, flags and pointers, for which zero is a value; each is written below.
     let mut before: [libc::sigaction; SIGNALS.len()] = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -42,7 +42,7 @@ pub fn keep_last_words(file: File) {
         return;
     }
     PROCESS.store(std::process::id().cast_signed(), Ordering::Relaxed);
-    // Never closed: it is needed for as long as the process lives.
+    // Never closed: it is needed until the process ends.
     FILE.store(file.into_raw_fd(), Ordering::Relaxed);
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_signal;
     for signal in SIGNALS {
@@ -71,7 +71,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_voi
     }
     // SAFETY: the kernel hands a valid `info` to a handler with SA_SIGINFO.
     let code = unsafe { info.as_ref() }.map_or(0, |info| info.si_code);
-    // A fault happens again when this returns; what somebody sent does not.
+    // A fault occurs again when this returns; a sent signal does not.
     if code <= 0 {
         // SAFETY: it is one of the functions that a handler may call; the signal comes when this returns.
         unsafe { libc::raise(signal) };
@@ -82,7 +82,7 @@ extern "C" fn on_exit() {
     note(EXIT.as_bytes());
 }
 
-/// Writes `word`, the name of this thread and the end of the line. Takes no lock and no memory.
+/// Writes `word`, the name of this thread and a line end. Takes no lock and allocates no memory.
 fn note(word: &[u8]) {
     // SAFETY: it takes nothing.
     let process = unsafe { libc::getpid() };

@@ -1,9 +1,8 @@
-//! Opening a library: what the system's loader, the header and the layouts say.
+//! Opening a library: the system's loader, the ABI header and the layout check.
 //!
-//! abi_stable's own checked load refuses an older plugin in a newer host, so its
-//! layout check is asked in both directions and the module is then taken without
-//! it: whichever side is the superset, its accessors answer `None` for what the
-//! other side lacks.
+//! abi_stable's own checked load refuses an older plugin in a newer host. Therefore the layout check runs in both
+//! directions, and the module is then taken unchecked: the accessors of the newer side return `None` for the fields
+//! that the other side lacks.
 
 use std::{ffi::c_int, mem::ManuallyDrop, path::Path, sync::Arc};
 
@@ -19,10 +18,10 @@ use thiserror::Error;
 
 use super::{ForeignInstance, HostPort, PAYLOAD_BYTES_MAX, callbacks};
 
-/// Never unmap. glibc and musl agree on the value; `libloading` has no name for it.
+/// Never unmap. glibc and musl use the same value; `libloading` has no constant for it.
 const RTLD_NODELETE: c_int = 0x1000;
 
-/// Why a library cannot be used; which file it is, the caller knows.
+/// The reason why a library cannot be used. The caller knows the file.
 #[derive(Clone, Debug, Error)]
 pub enum OpenError {
     /// The system's loader refused it.
@@ -31,10 +30,10 @@ pub enum OpenError {
     /// It has no root module.
     #[error("it exports no adapter root")]
     NoRoot,
-    /// Its header is that of another abi_stable, or calls functions in another way.
+    /// Its header belongs to another version of `abi_stable` or another calling convention.
     #[error("its binary header is another one")]
     Header,
-    /// Its functions are laid out in another way. Carries the checker's long text, for the debug log.
+    /// The layout of its functions differs. Carries the checker's long text, for the debug log.
     #[error("its functions are laid out in another way")]
     Layout(String),
 }
@@ -46,9 +45,9 @@ pub struct Library {
 }
 
 impl Library {
-    /// Opens the library at `path`, which must be a private copy that nobody writes any more.
+    /// Opens the library at `path`, which must be a private copy that is no longer written.
     ///
-    /// Runs the library's constructors: every check of its bytes comes before.
+    /// Runs the library's constructors, so all checks of its bytes have to come before.
     ///
     /// # Errors
     ///
@@ -83,34 +82,34 @@ impl Library {
         }
     }
 
-    /// What the library says about itself when asked.
+    /// Returns the manifest that the library reports.
     pub fn manifest(&self) -> String {
         (self.module.manifest())().as_str().to_owned()
     }
 
-    /// JSON Schema of the adapter's own config keys.
+    /// Returns the JSON Schema of the adapter's own config keys.
     pub fn config_schema(&self) -> String {
         (self.module.config_schema())().into_string()
     }
 
-    /// What the adapter says is wrong with its own keys, a JSON object; empty when nothing is. `None`: it was
-    /// built before it could be asked.
+    /// Asks the adapter to check its own keys, a JSON object. Returns its error message; empty if there is none.
+    /// `None`: the library is too old for this question.
     pub fn check_config(&self, config: &[u8]) -> Option<String> {
         let sentence = (self.module.check_config()?)(RSlice::from_slice(config));
         let bytes = sentence.as_str().as_bytes();
         Some(String::from_utf8_lossy(&bytes[..bytes.len().min(PAYLOAD_BYTES_MAX)]).into_owned())
     }
 
-    /// Whether the adapter can be asked about its values.
+    /// Returns `true` if the adapter can check its values.
     pub fn judges_values(&self) -> bool {
         self.module.check_config().is_some()
     }
 
-    /// Makes an instance that talks to `port`. Blocks as long as the adapter's constructor does.
+    /// Creates an instance that calls `port`. Blocks as long as the adapter's constructor does.
     ///
     /// # Errors
     ///
-    /// The adapter's own sentence.
+    /// The adapter's error message.
     pub fn create(&self, port: Arc<dyn HostPort>, envelope: &[u8]) -> Result<ForeignInstance, String> {
         let number = callbacks::enter(port);
         match (self.module.create())(callbacks::handle(number), RSlice::from_slice(envelope)) {

@@ -1,8 +1,8 @@
-//! Memory that is free in the process and not yet to the machine.
+//! Freed memory that the allocator has not returned to the system yet.
 
-/// Gives the free memory of the process back to the machine. May take some milliseconds.
+/// Returns free memory of the process to the system. May take some milliseconds.
 ///
-/// The C library keeps what was freed between what is still held, which after a crowd is nearly all of it.
+/// The allocator keeps freed pages between used ones. After a load peak that is most of them.
 pub fn give_back() {
     // SAFETY: the call takes the allocator's own locks and touches pages that hold no allocation.
     #[cfg(target_env = "gnu")]
