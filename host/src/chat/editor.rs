@@ -1,8 +1,7 @@
-//! The line that is being typed, and the lines that appear above it.
+//! The line editor of the terminal, and the output above its line.
 //!
-//! A thread edits, another one prints; both end with the process, which puts the
-//! terminal back into the state in which it was found. Where input or output is no
-//! terminal, lines are simply read and written.
+//! One thread reads lines, another one prints. Both end with the process, which restores the terminal settings. If
+//! input or output is not a terminal, lines are read and written without editing.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -27,22 +26,22 @@ use tokio::sync::{mpsc, oneshot};
 use super::history::{ENTRIES_MAX, History};
 use super::orders;
 
-/// Lines that wait to be read by the conversation.
+/// Lines that may wait to be read by the conversation.
 const TYPED_MAX: usize = 16;
 
-/// Texts that wait to be printed.
+/// Texts that may wait to be printed.
 const PRINTED_MAX: usize = 64;
 
-/// How long the line may take to be painted again below a text, before the next text is printed.
+/// The wait for the repaint of the line below a text, before the next text is printed.
 const PAINT_WAIT: Duration = Duration::from_millis(100);
 
-/// Columns where nobody says how many there are.
+/// Columns if the terminal does not report its width.
 const WIDTH: usize = 80;
 
-/// One line up and down again: paints the prompt anew and nothing else.
+/// One line up and down again: it only repaints the prompt.
 const PAINT_ANEW: &str = "\x1b[A\n";
 
-/// How a terminal shows that the agent works, at the beginning of the line.
+/// The indicator of a working agent at the beginning of the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sign {
     /// Dots.
@@ -50,12 +49,12 @@ pub enum Sign {
     Dots,
     /// An arrow.
     Arrow,
-    /// Not at all.
+    /// No indicator.
     None,
 }
 
 impl Sign {
-    /// The sign of this name.
+    /// Returns the indicator of this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "dots" => Some(Self::Dots),
@@ -74,27 +73,27 @@ impl Sign {
     }
 }
 
-/// The beginning of the line while nothing runs.
+/// The prompt while the agent is idle.
 const IDLE: &str = "> ";
 
-/// What somebody did at the keyboard.
+/// An input of the user.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Key {
-    /// Finished a line. The next one is read once [`Editor::go_on`] says so.
+    /// A complete line. The next one is read after [`Editor::go_on`].
     Line(String),
-    /// Pressed Ctrl-C.
+    /// Ctrl-C.
     Interrupt,
-    /// Pressed Ctrl-D, or the input ended.
+    /// Ctrl-D, or the end of the input.
     End,
 }
 
-/// The keyboard and the screen.
+/// The input and output of the terminal.
 pub struct Editor {
     keys: mpsc::Receiver<Key>,
     print: mpsc::Sender<Print>,
     go_on: std::sync::mpsc::SyncSender<()>,
     shared: Arc<Shared>,
-    /// How the terminal was found; `None`: input or output is none.
+    /// The original terminal settings. `None`: input or output is not a terminal.
     found: Option<Termios>,
 }
 
@@ -103,18 +102,18 @@ enum Print {
     Flush(oneshot::Sender<()>),
 }
 
-/// What the threads have in common.
+/// The state that the threads share.
 #[derive(Default)]
 struct Shared {
     busy: AtomicBool,
     sign: AtomicU8,
-    /// Whether a line is being read.
+    /// `true` while a line is being read.
     reading: AtomicBool,
     painted: Mutex<u64>,
     paints: Condvar,
-    /// Where a conversation may be handed over to.
+    /// Instances to which a conversation can be handed off, for completion.
     instances: Vec<String>,
-    /// What `/agents` listed last.
+    /// The ids of the last `/agents` list, for completion.
     agents: Mutex<Vec<String>>,
 }
 
@@ -136,25 +135,25 @@ impl Shared {
         *self.painted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the line was painted again since `before`.
+    /// Waits until the line was repainted since `before`.
     fn wait_for_paint(&self, before: u64) {
         let painted = self.painted.lock().unwrap_or_else(PoisonError::into_inner);
-        // Late or not, the next text is printed.
+        // The next text is printed even if the repaint is late.
         let _ = self.paints.wait_timeout_while(painted, PAINT_WAIT, |painted| *painted == before);
     }
 }
 
 impl Editor {
-    /// What `/agents stop` may be about, as it was listed last.
+    /// Sets the ids that complete `/agents stop`.
     pub fn lists(&self, agents: Vec<String>) {
         *self.shared.agents.lock().unwrap_or_else(PoisonError::into_inner) = agents;
     }
 
-    /// Begins to read.
+    /// Starts the threads.
     ///
     /// # Errors
     ///
-    /// When the terminal or the system refuses.
+    /// The terminal or the system refuses.
     pub fn start(home: &Path, instances: &[String]) -> io::Result<Self> {
         let (tell, keys) = mpsc::channel(TYPED_MAX);
         let (print, texts) = mpsc::channel(PRINTED_MAX);
@@ -163,7 +162,7 @@ impl Editor {
         let stdin = io::stdin();
         let is_screen = stdin.is_terminal() && io::stdout().is_terminal();
         let found = if is_screen { tcgetattr(&stdin).ok() } else { None };
-        // A terminal that no line can be edited on is written to as it is.
+        // A terminal without line editing is used like a pipe.
         let line = found.as_ref().and_then(|_| Line::new(home, &tell, &shared).ok());
         let found = found.filter(|_| line.is_some());
         match line {
@@ -181,44 +180,44 @@ impl Editor {
         Ok(Self { keys, print, go_on, shared, found })
     }
 
-    /// Whether lines are drawn: input and output are terminals.
+    /// Returns `true` if lines are edited: input and output are terminals.
     pub fn is_screen(&self) -> bool {
         self.found.is_some()
     }
 
-    /// Columns of the terminal.
+    /// Returns the columns of the terminal.
     pub fn width(&self) -> usize {
         let columns = tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
         if columns == 0 { WIDTH } else { columns }
     }
 
-    /// Waits for what somebody does. Cancel-safe.
+    /// Waits for the next input of the user. Cancel-safe.
     pub async fn next(&mut self) -> Key {
         self.keys.recv().await.unwrap_or(Key::End)
     }
 
-    /// Lets the next line be read.
+    /// Allows the next line to be read.
     pub fn go_on(&self) {
-        // One that was said before still counts.
+        // An earlier permission that is still waiting is enough.
         let _ = self.go_on.try_send(());
     }
 
-    /// Prints whole lines above the one that is being typed.
+    /// Prints whole lines above the edited line.
     pub async fn print(&self, text: String) {
         if !text.is_empty() {
-            // Without the thread nothing can be shown.
+            // If the thread is gone, nothing can be shown.
             let _ = self.print.send(Print::Text(text)).await;
         }
     }
 
-    /// Shows whether the agent works.
+    /// Shows or hides the indicator of a working agent.
     pub async fn set_busy(&self, busy: bool) {
         if self.shared.busy.swap(busy, Ordering::Relaxed) != busy {
             self.paint().await;
         }
     }
 
-    /// Chooses how that is shown.
+    /// Selects the indicator.
     pub async fn set_sign(&self, sign: Sign) {
         self.shared.sign.store(sign as u8, Ordering::Relaxed);
         self.paint().await;
@@ -230,17 +229,17 @@ impl Editor {
         }
     }
 
-    /// Ends it: what was to be printed is printed, and the terminal is as it was found.
+    /// Prints the waiting texts and restores the terminal.
     pub async fn end(self) {
         let (flushed, is_flushed) = oneshot::channel();
         if self.print.send(Print::Flush(flushed)).await.is_ok() {
-            // A printer that is gone has nothing more to print.
+            // If the printer is gone, there is nothing left to print.
             let _ = is_flushed.await;
         }
         let Some(found) = &self.found else { return };
-        // The line that nobody finishes is wiped away; pasting is as it was.
+        // Clears the unfinished line and switches bracketed paste off.
         let _ = io::stdout().write_all(b"\r\x1b[J\x1b[?2004l").and_then(|()| io::stdout().flush());
-        // A terminal that is gone needs nothing.
+        // The terminal may be gone.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, found);
     }
 }
@@ -265,7 +264,7 @@ impl Line {
             .max_history_size(ENTRIES_MAX)?
             .completion_type(CompletionType::List)
             .auto_add_history(false)
-            // Whatever it says, the prompt has no colours; it changes with what runs.
+            // The prompt contains no colours; the mode makes the editor repaint it when the state changes.
             .color_mode(ColorMode::Forced)
             .bracketed_paste(true)
             .build();
@@ -291,12 +290,12 @@ impl Line {
             let key = match read {
                 Ok(line) => {
                     if self.history.add(&line) {
-                        // What is not remembered is typed again.
+                        // A line that cannot be kept is only missing in the history.
                         let _ = self.editor.add_history_entry(line.as_str());
                     }
                     Key::Line(line)
                 }
-                // The line was given up; the next one begins.
+                // The line was cancelled; the next one is read.
                 Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => continue,
                 Err(_) => Key::End,
             };
@@ -308,7 +307,7 @@ impl Line {
     }
 }
 
-/// Ctrl-C: clears a line that was begun; else the conversation decides.
+/// Ctrl-C: clears a line that was begun. Otherwise the conversation decides.
 struct OnInterrupt {
     tell: mpsc::Sender<Key>,
     shared: Arc<Shared>,
@@ -319,13 +318,13 @@ impl ConditionalEventHandler for OnInterrupt {
         if !self.shared.busy.load(Ordering::Relaxed) && !context.line().is_empty() {
             return Some(Cmd::Interrupt);
         }
-        // Full: it was pressed often enough.
+        // A full queue contains enough interrupts.
         let _ = self.tell.try_send(Key::Interrupt);
         Some(Cmd::Noop)
     }
 }
 
-/// What the editor asks while a line is typed.
+/// The editor's helper: completion, continuation and prompt.
 struct Words {
     shared: Arc<Shared>,
 }
@@ -362,7 +361,7 @@ impl Hinter for Words {
 
 impl Helper for Words {}
 
-/// Prints above the line. Texts keep their order: the next one waits until the line stands below the last.
+/// Prints above the line. Texts keep their order: the next one waits until the line is repainted below the last one.
 fn print_above(mut texts: mpsc::Receiver<Print>, mut printer: impl ExternalPrinter, shared: &Shared) {
     while let Some(print) = texts.blocking_recv() {
         match print {
@@ -375,7 +374,7 @@ fn print_above(mut texts: mpsc::Receiver<Print>, mut printer: impl ExternalPrint
                     shared.wait_for_paint(before);
                 }
             }
-            // Whoever waited may have lost patience.
+            // The caller may have stopped waiting.
             Print::Flush(done) => drop(done.send(())),
         }
     }
@@ -390,7 +389,7 @@ fn print_plainly(mut texts: mpsc::Receiver<Print>) {
                     return;
                 }
             }
-            // As above.
+            // The same as above.
             Print::Flush(done) => drop(done.send(())),
         }
     }
@@ -409,6 +408,6 @@ fn read_plainly(tell: &mpsc::Sender<Key>, may_go_on: &std::sync::mpsc::Receiver<
             return;
         }
     }
-    // Nobody listens any more where the terminal leaves by itself.
+    // The conversation may have ended.
     let _ = tell.blocking_send(Key::End);
 }

@@ -1,8 +1,8 @@
-//! What is delivered at a seat and belongs to another conversation than the one that goes on there.
+//! Deliveries at a terminal that belong to another conversation than the current one.
 //!
-//! A seat is taken by one after the other, and what an earlier one left (an answer that a
-//! restart interrupted, what work in the background came to) is delivered to whoever
-//! sits there next. They see whose it is.
+//! A terminal slot is used by one conversation after another. Deliveries of an earlier one, such as an answer that a
+//! restart interrupted or a result of a background job, arrive at the terminal that uses the slot next. A note names
+//! their conversation.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,15 +14,15 @@ use hermes_protocol::Outgoing;
 use serde::Deserialize;
 use serde_json::json;
 
-/// Events of which it is remembered that they were said here; the answer to an older one is asked about.
+/// Events of this terminal that are remembered. For the answer to an older one, the host is asked for its session.
 const SAID_MAX: usize = 256;
 
-/// The events that were said here, as the host knows them. Cheap to clone.
+/// The inbox ids of the events from this terminal. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct SaidHere(Arc<Mutex<BTreeSet<i64>>>);
 
 impl SaidHere {
-    /// The host took an event that was said here.
+    /// Records that the host accepted an event from here.
     pub fn taken(&self, inbox: i64) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         said.insert(inbox);
@@ -31,21 +31,21 @@ impl SaidHere {
         }
     }
 
-    /// Whether a delivery answers what was said here.
+    /// Returns `true` if a delivery answers an event from here.
     pub fn is_answered_by(&self, message: &Outgoing) -> bool {
         let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         message.in_reply_to.is_some_and(|inbox| said.contains(&inbox))
     }
 }
 
-/// A conversation as people call it.
+/// The title of a conversation.
 #[derive(Debug, Deserialize)]
 struct Called {
     #[serde(default)]
     title: Option<String>,
 }
 
-/// Says whose a delivery is, if it belongs to another conversation than the one that goes on here.
+/// Returns a note with the conversation of a delivery if it differs from the current one.
 pub async fn mark(home: &Path, wire: &Wire, message: &Outgoing, here: Option<&str>) -> Option<String> {
     let session = session_of(home, message.delivery).await?;
     if here == Some(session.as_str()) {
@@ -54,7 +54,7 @@ pub async fn mark(home: &Path, wire: &Wire, message: &Outgoing, here: Option<&st
     Some(words(&session, title_of(wire.asking(), &session).await.as_deref()))
 }
 
-/// The session that a delivery belongs to.
+/// Returns the session of a delivery.
 async fn session_of(home: &Path, delivery: i64) -> Option<String> {
     let asked = ControlRequest::OutboxShow { delivery };
     match Client::connect(home).await.ok()?.ask(&asked).await.ok()? {

@@ -1,4 +1,4 @@
-//! What was typed before, in the home: one JSON string a line, for its owner only.
+//! The history of typed lines, in the home: one JSON string per line, readable by its owner only.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -14,36 +14,36 @@ pub const ENTRIES_MAX: usize = 1_000;
 /// The longest entry that is kept, in bytes.
 const ENTRY_BYTES_MAX: usize = 16 << 10;
 
-/// What is read of the file, in bytes; one that is longer is somebody else's.
+/// The part of the file that is read, in bytes. A longer file was not written by this program.
 const FILE_BYTES_MAX: u64 = 32 << 20;
 
-/// The file of what was typed.
+/// The history file.
 pub struct History {
     path: PathBuf,
     last: Option<String>,
 }
 
 impl History {
-    /// Opens the history of `home`; returns it with its entries, oldest first.
+    /// Opens the history of `home`. Returns it with its entries, oldest first.
     pub fn open(home: &Path) -> (Self, Vec<String>) {
         let path = home.join(FILE_NAME);
         let mut entries = read(&path).unwrap_or_default();
         if entries.len() > ENTRIES_MAX {
             entries.drain(..entries.len() - ENTRIES_MAX);
-            // What cannot be shortened is shortened the next time.
+            // A file that cannot be shortened now is shortened the next time.
             let _ = write_anew(&path, &entries);
         }
         let last = entries.last().cloned();
         (Self { path, last }, entries)
     }
 
-    /// Adds an entry, unless it is the last one again. Returns whether it did.
+    /// Adds an entry unless it equals the last one. Returns `true` if it was added.
     pub fn add(&mut self, entry: &str) -> bool {
         if entry.trim().is_empty() || entry.len() > ENTRY_BYTES_MAX || self.last.as_deref() == Some(entry) {
             return false;
         }
         self.last = Some(entry.to_owned());
-        // A line that cannot be kept is typed again; the conversation does not suffer from it.
+        // A line that cannot be stored is only missing in the history.
         let _ = append(&self.path, entry);
         true
     }
@@ -53,7 +53,7 @@ fn read(path: &Path) -> io::Result<Vec<String>> {
     let file = BufReader::new(fs::File::open(path)?.take(FILE_BYTES_MAX));
     let mut entries = Vec::new();
     for line in file.lines() {
-        // A line that another version wrote, or half of one, is left out.
+        // Lines of another version and incomplete lines are left out.
         entries.extend(serde_json::from_str::<String>(&line?));
     }
     Ok(entries)
@@ -61,7 +61,7 @@ fn read(path: &Path) -> io::Result<Vec<String>> {
 
 fn append(path: &Path, entry: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-    // One write: several terminals may write into it.
+    // A single write, because several terminals may append to the file.
     file.write_all(line(entry).as_bytes())
 }
 

@@ -1,9 +1,8 @@
-//! Markdown as it comes, piece by piece, into lines that a terminal can show.
+//! The conversion of streamed Markdown into lines for a terminal.
 //!
-//! A line is shown when it is complete or when it fills the width, so that nothing
-//! that stands on the screen has to be taken back. Bold, headings and code are
-//! styled; everything else is left as it was written, which reads well. Control
-//! characters never get through. Without a style the text stays as it is.
+//! A line is shown when it is complete or fills the width, so that no shown text has to change. Bold, headings and code
+//! are styled; other markup is shown as written. Control characters are always removed. Without styling the text is
+//! shown as written.
 
 use crate::status::human::is_shown;
 
@@ -13,43 +12,43 @@ const BOLD: &str = "\x1b[1m";
 const CODE: &str = "\x1b[36m";
 const DIM: &str = "\x1b[2m";
 
-/// The longest word that is held back until its end is known, in characters.
+/// The longest word that is held back until its end arrives, in characters.
 const WORD_CHARS_MAX: usize = 512;
 
-/// How lines are made.
+/// The format of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// Whether they are styled.
+    /// `true` if text is styled.
     pub styled: bool,
     /// Columns after which a line is broken; 0: never.
     pub width: usize,
 }
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
-    /// Its first characters decide.
+    /// Not known until its first characters arrive.
     #[default]
     Open,
-    /// Text with marks.
+    /// Text with inline markup.
     Text,
     /// A heading: bold to its end.
     Heading,
     /// The line that opens or closes a block of code.
     Fence,
-    /// Shown as it is: code, or a row of a table.
+    /// Shown as written: code, or a row of a table.
     Verbatim,
 }
 
-/// A text on its way to the screen.
+/// The converter of one text.
 #[derive(Debug, Default)]
 pub struct Flow {
     look: Look,
     kind: Kind,
     in_code: bool,
-    /// The beginning of a line that may still become something else.
+    /// The beginning of a line whose kind is still open.
     start: String,
-    /// A run of marks whose meaning depends on what follows.
+    /// A run of markup characters whose meaning depends on the next character.
     run: Option<(char, usize)>,
     bold: bool,
     code: bool,
@@ -57,12 +56,12 @@ pub struct Flow {
     line: Piece,
     /// Blanks between the line and the word.
     blanks: usize,
-    /// Whether the last visible character was a blank, or there was none.
+    /// `true` if the last visible character was a blank, or there was none.
     after_blank: bool,
     done: Vec<String>,
 }
 
-/// Text with its styles, and how wide it is.
+/// Text with its styles, and its width in columns.
 #[derive(Debug, Default)]
 struct Piece {
     text: String,
@@ -81,12 +80,12 @@ impl Piece {
 }
 
 impl Flow {
-    /// An empty text.
+    /// Creates a converter without text.
     pub fn new(look: Look) -> Self {
         Self { look, after_blank: true, ..Self::default() }
     }
 
-    /// Takes more of the text and returns the lines that are complete by it.
+    /// Adds text and returns the lines that are complete.
     pub fn feed(&mut self, text: &str) -> Vec<String> {
         for char in text.chars() {
             match char {
@@ -99,7 +98,7 @@ impl Flow {
         std::mem::take(&mut self.done)
     }
 
-    /// Ends the text, or a part of it, and returns what is left.
+    /// Ends the text, or a part of it, and returns the remaining lines.
     pub fn finish(&mut self) -> Vec<String> {
         let is_empty = self.start.is_empty() && self.run.is_none() && self.word.text.is_empty();
         if !(is_empty && self.line.text.is_empty()) {
@@ -118,7 +117,7 @@ impl Flow {
         }
     }
 
-    /// Whether the line's beginning does not yet say what it is; if it does by `char`, that is noted.
+    /// Returns `true` while the kind of the line is open. Sets the kind if `char` decides it.
     fn still_open(&mut self, char: char) -> bool {
         if !self.look.styled {
             self.kind = Kind::Verbatim;
@@ -165,7 +164,7 @@ impl Flow {
         }
     }
 
-    /// What is switched on at this place.
+    /// Returns the style at the current position.
     fn style(&self) -> &'static str {
         match self.kind {
             _ if !self.look.styled => "",
@@ -187,7 +186,7 @@ impl Flow {
         self.put(char);
     }
 
-    /// One more mark: alone it is a character, together they may switch a style.
+    /// Adds a markup character. A single one is text; a run of them may switch a style.
     fn mark(&mut self, char: char) {
         match &mut self.run {
             Some((mark, count)) if *mark == char => *count += 1,
@@ -198,7 +197,7 @@ impl Flow {
         }
     }
 
-    /// What a run of marks means before this character.
+    /// Applies or prints a run of markup characters before this character.
     fn settle_run(&mut self, next: Option<char>) {
         let Some((mark, count)) = self.run.take() else { return };
         let before_blank = next.is_none_or(char::is_whitespace);
@@ -234,7 +233,7 @@ impl Flow {
         self.after_blank = char == ' ';
     }
 
-    /// Puts the word behind the line, or onto the next one.
+    /// Appends the word to the line, or starts the next line with it.
     fn settle_word(&mut self) {
         if self.word.text.is_empty() {
             return;
@@ -255,7 +254,7 @@ impl Flow {
         self.line.width += word.width;
     }
 
-    /// What was switched on before a word, which may switch it itself.
+    /// Returns the style before a word, unless the word contains a style itself.
     fn style_before(&self, word: &str) -> &'static str {
         if word.contains('\x1b') { "" } else { self.style() }
     }

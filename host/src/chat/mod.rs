@@ -1,14 +1,13 @@
 //! `hermes-host chat`: a conversation in the terminal.
 //!
-//! A terminal takes a seat at the running host ([`wire`]); where none runs, the process
-//! runs one itself, without adapters, and takes its seat there ([`own`]). From then on
-//! both are alike: what is typed ([`editor`]) is said, what the host says is put on the
-//! [`screen`]. When the host goes away the terminal looks for the next one and goes on
-//! in the same session ([`talk`]). One message for a script is [`once`]; a host with an
-//! adapter under trial is [`mod@trial`].
+//! A terminal takes a slot of the running host ([`wire`]). If none runs, the process runs a host itself, without
+//! adapters, and takes a slot there ([`own`]). From then on both cases are alike: typed lines ([`editor`]) are sent as
+//! messages, and the host's output is shown on the [`screen`]. When the host ends, the terminal looks for the next one
+//! and continues the same session ([`talk`]). One message for a script is in [`once`]; a host with an adapter under
+//! trial is in [`mod@trial`].
 //!
-//! Not here: what a message means. The terminal knows its own few commands
-//! ([`orders`]); everything else is heard by the host as in any chat.
+//! Not in this module: the interpretation of messages. The terminal has only a few commands of its own ([`orders`]);
+//! the host interprets everything else as in any chat.
 
 mod editor;
 mod former;
@@ -39,66 +38,66 @@ use own::Hosts;
 use signals::Signals;
 pub use trial::{Trial, trial};
 
-/// The longest message that is read from the standard input, in bytes.
+/// The longest message that is read from standard input, in bytes.
 const INPUT_BYTES_MAX: u64 = 256 << 10;
 
-/// Starts the log of a host that this process runs itself: into a file, since the screen belongs to the conversation.
+/// Starts the log of a host that this process runs itself: into a file, because the screen is used by the conversation.
 pub type StartLog = fn(&Config) -> Result<LogMask, String>;
 
-/// What a terminal was told to do.
+/// The options of a terminal.
 pub struct Options {
-    /// Where the configuration comes from, should a host be needed.
+    /// The sources of the configuration, if this process has to run a host.
     pub sources: Sources,
-    /// The home.
+    /// The home folder.
     pub home: PathBuf,
-    /// The session to go on with.
+    /// The session to continue.
     pub resume: Option<String>,
-    /// One message, after whose answer it leaves.
+    /// One message. The terminal leaves after its answer.
     pub message: Option<String>,
-    /// Whether what is shown may have colours.
+    /// `true` if the output may have colours.
     pub colours: bool,
-    /// Starts the log of a host of its own.
+    /// Starts the log of a host in this process.
     pub start_log: StartLog,
 }
 
-/// Why a conversation did not come about, or broke off.
+/// The reason why a conversation could not start or ended with an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChatError {
-    /// The running host gave no seat, or none runs and none can.
+    /// The running host gave no slot, or none runs and none can be started.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The operator: a host of its own cannot run.
+    /// A host in this process cannot run. The operator fixes the cause.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The operator: `plugins.toml` is wrong.
+    /// `plugins.toml` is wrong. The operator corrects it.
     #[error(transparent)]
     Config(#[from] Problems),
-    /// The host did not take what was said.
+    /// The host did not accept the message.
     #[error("not sent: {0}")]
     NotTaken(String),
-    /// The turn failed, with the host's sentence.
+    /// The turn failed, with the host's message.
     #[error("{0}")]
     Failed(String),
-    /// The host ended, and no other one came.
+    /// The host ended, and no other one was found.
     #[error("the host ended; {0}")]
     HostGone(String),
-    /// The operator: the words make no sense.
+    /// The arguments are wrong. The operator corrects them.
     #[error("{0}")]
     Usage(String),
-    /// The system refused.
+    /// The error of the system.
     #[error("{0}")]
     System(String),
-    /// Somebody pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     #[error("stopped")]
     Interrupted,
 }
 
-/// Holds a conversation, or gets one answer, which is returned.
+/// Runs a conversation, or gets one answer, which is returned.
 ///
 /// # Errors
 ///
-/// As [`ChatError`] says.
+/// See [`ChatError`].
 pub async fn chat(options: Options) -> Result<Option<String>, ChatError> {
     let message = match options.message.clone() {
         Some(message) => Some(message),
@@ -146,20 +145,20 @@ fn all_of_stdin() -> Result<String, ChatError> {
     Ok(text)
 }
 
-/// What somebody at this terminal says, each with an id of its own.
+/// The source of this terminal's messages. Each gets an id of its own.
 pub struct Speaker {
-    /// Told apart from every other terminal by this.
+    /// A random prefix that distinguishes this terminal from others.
     word: String,
     said: u64,
     signals: Signals,
 }
 
 impl Speaker {
-    /// Listens to signals from here on: what ends the process by itself ends nothing any more.
+    /// Starts to handle signals: from here on they do not end the process by themselves.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// The system refuses.
     pub fn new() -> Result<Self, ChatError> {
         let system = |error: &dyn std::fmt::Display| ChatError::System(format!("the system refuses ({error})"));
         let word = getrandom::u64().map_err(|error| system(&error))?;
@@ -167,21 +166,21 @@ impl Speaker {
         Ok(Self { word: format!("{word:016x}"), said: 0, signals })
     }
 
-    /// A message in the chat of this id.
+    /// Creates a message in the chat of this id.
     fn says(&mut self, chat: &str, text: String) -> Event {
         self.said += 1;
         let id = format!("{}-{}", self.word, self.said);
         Event::message(id.clone(), Chat::dm(chat), Sender::default(), text).with_message_id(id).at_ms(self.now_ms())
     }
 
-    /// The answer to a question.
+    /// Creates the answer to a question.
     fn chooses(&mut self, chat: &str, choice: ChoiceMade) -> Event {
         let mut event = self.says(chat, String::new()).of_kind(EventKind::Choice);
         event.choice = Some(choice);
         event
     }
 
-    /// Returns once the process is asked to end, or to stop what it does. Cancel-safe.
+    /// Waits until the process is asked to end or to stop its work. Cancel-safe.
     async fn interrupted(&mut self) {
         self.signals.next().await;
     }

@@ -1,5 +1,4 @@
-//! One message and its answer, for scripts: the answer goes to the standard output and
-//! nothing else does.
+//! One message and its answer, for scripts: only the answer is written to standard output.
 
 use std::time::Duration;
 
@@ -9,40 +8,40 @@ use serde_json::json;
 use super::wire::{News, Wire};
 use super::{ChatError, Speaker};
 
-/// How long the end of a turn is waited for after its answer: it says whether the turn failed.
+/// The wait for the end of a turn after its answer. The end shows if the turn failed.
 const END_WAIT: Duration = Duration::from_secs(2);
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answered {
     /// It was answered.
     With {
-        /// The texts, in order.
+        /// The texts in order.
         text: String,
-        /// What was said besides, in order.
+        /// The notices in order.
         notices: Vec<String>,
     },
-    /// There is no answer, and this is why.
+    /// There is no answer, for this reason.
     Failed(String),
 }
 
-/// What is known of the answer so far.
+/// The parts of the answer that have arrived.
 #[derive(Debug, Default)]
 struct Progress {
     texts: Vec<String>,
-    /// Words on the way: why nothing is answered, where nothing is.
+    /// Notices of the host. Without an answer they contain the reason.
     notices: Vec<String>,
     delivered: bool,
     began: bool,
     ended: bool,
     silent: bool,
-    /// The turn ended without a word, and what is delivered only says that.
+    /// The turn ended without text, and the delivery only states that.
     empty: bool,
     failed: Option<String>,
     session: Option<String>,
 }
 
-/// Says `text` and waits for what is answered.
+/// Sends `text` and waits for the answer.
 pub async fn ask(wire: &mut Wire, speaker: &mut Speaker, text: String) -> Result<Answered, ChatError> {
     let event = speaker.says(&wire.info.chat, text);
     let emitted = wire.asking().emit(&event).await.map_err(not_taken)?;
@@ -89,11 +88,11 @@ pub async fn ask(wire: &mut Wire, speaker: &mut Speaker, text: String) -> Result
 }
 
 async fn stop(wire: &Wire, inbox: i64) {
-    // Without a host nothing runs.
+    // Without a host no turn runs.
     let _ = wire.asking().ask("turns.stop", &json!({ "inbox_id": inbox })).await;
 }
 
-/// Whether the host has nothing more to say about a message.
+/// Returns `true` if the host has finished with a message.
 async fn is_over(wire: &Wire, inbox: i64) -> bool {
     let state = wire.asking().ask("turns.status", &json!({ "inbox_id": inbox })).await;
     state.is_ok_and(|state| state["state"] == "over")
@@ -114,7 +113,7 @@ impl Progress {
         self.delivered |= message.part >= message.of;
     }
 
-    /// Whether a word about the message may be the last one: that it waits, or that it is not taken.
+    /// Returns `true` if a notice about the message may be the last delivery: the message waits, or it was refused.
     fn may_be_refused(&self, inbox: i64, message: &Outgoing) -> bool {
         message.in_reply_to == Some(inbox) && message.purpose != Purpose::Reply && !self.began && !self.delivered
     }
@@ -132,7 +131,7 @@ impl Progress {
         }
     }
 
-    /// What is left of a message whose host ended.
+    /// Returns the state of a message whose host ended, in words.
     fn left_behind(&self) -> String {
         match &self.session {
             Some(session) => format!(
@@ -142,7 +141,7 @@ impl Progress {
         }
     }
 
-    /// Whether nothing is to be waited for. What was delivered without a turn is a command's answer.
+    /// Returns `true` if the answer is complete. A delivery without a turn is the answer of a command.
     fn is_over(&self) -> bool {
         match (self.began, self.ended) {
             (true, true) => self.delivered || self.silent,

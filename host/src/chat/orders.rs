@@ -1,31 +1,31 @@
-//! What a typed line is: an order to the terminal itself, the answer to a question, or
-//! something to be said; and how what is being typed can be completed.
+//! The interpretation of typed lines: a command of the terminal itself, the answer to a question, or a message; and the
+//! completion of a line.
 
 use hermes_core::commands::{self, Command, CommandId, Gates, Parsed, Place};
 use hermes_protocol::{ChoiceMade, Choices};
 
 use super::editor::Sign;
 
-/// What a line means here.
+/// The meaning of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Typed {
     /// Leave.
     Quit,
-    /// Go on in the chat of an instance; empty: in whichever sends a code.
+    /// Hand the conversation off to the chat of an instance; empty: to the chat that sends a code.
     Handoff(String),
     /// Clear the screen.
     Redraw,
-    /// Show that the agent works like this; `None`: say what there is.
+    /// Select the indicator of a working agent; `None`: list the indicators.
     Indicator(Option<Sign>),
     /// The answer to the open question.
     Choice(ChoiceMade),
-    /// Something for the host.
+    /// A message for the host.
     Said(String),
     /// Nothing.
     Nothing,
 }
 
-/// Reads a line; `ask` is the question that is open.
+/// Interprets a line. `ask` is the open question.
 pub fn read(line: &str, ask: Option<&Choices>) -> Typed {
     let text = unfolded(line);
     let text = text.trim();
@@ -47,17 +47,17 @@ pub fn read(line: &str, ask: Option<&Choices>) -> Typed {
     }
 }
 
-/// Whether a line goes on below: it ends with a backslash.
+/// Returns `true` if the line continues below: it ends with a backslash.
 pub fn goes_on(line: &str) -> bool {
     line.ends_with('\\')
 }
 
-/// A line without the backslashes by which it was continued.
+/// Removes the backslashes of continued lines.
 fn unfolded(line: &str) -> String {
     line.replace("\\\n", "\n")
 }
 
-/// The option that a number, its label or its id means.
+/// Returns the option with this number, label or id.
 fn chosen(text: &str, ask: &Choices) -> Option<ChoiceMade> {
     let by_number = text.parse::<usize>().ok().and_then(|number| ask.options.get(number.checked_sub(1)?));
     let by_word = || {
@@ -68,7 +68,8 @@ fn chosen(text: &str, ask: &Choices) -> Option<ChoiceMade> {
     by_number.or_else(by_word).map(|option| ChoiceMade::new(ask.ask.as_str(), option.id.as_str()))
 }
 
-/// What may stand where somebody types: where its word begins, and the words. `agents`: what `/agents` listed.
+/// Returns the start of the word that is being typed, and its completions. `agents`: the ids of the last `/agents`
+/// list.
 pub fn completions(line: &str, instances: &[String], agents: &[String]) -> (usize, Vec<String>) {
     let Some(typed) = line.strip_prefix('/') else { return (line.len(), Vec::new()) };
     let open = |command: &&Command| command.scope.includes(Place::Terminal);

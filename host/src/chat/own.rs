@@ -1,8 +1,8 @@
-//! Which host a terminal talks to: the one that runs, or one of its own.
+//! The host of a terminal: the running one, or one in this process.
 //!
-//! A host of its own holds the home as every host does, so there is never a second
-//! writer; it ends when the terminal does, or when `hermes-host run` wants its place.
-//! Other terminals that were attached to it go on: one of them runs the next one.
+//! A host in this process holds the lock of the home like any host, so there is never a second writer. It ends when the
+//! terminal does, or when `hermes-host run` takes over. Other terminals that were attached to it continue: one of them
+//! runs the next host.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,19 +20,19 @@ use crate::control::{ClientError, ErrorKind};
 use crate::mask::LogMask;
 use crate::plugins::terminal::Leaving;
 
-/// How long a host that starts or stops is waited for.
+/// The wait for a host that starts or stops.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long one that went away without a word is waited for, before this process runs one.
+/// The wait for the next host after one ended without a reason, before this process runs one.
 const GONE_WAIT: Duration = Duration::from_secs(10);
 
-/// How often the next host is looked for.
+/// Interval of the attempts to find the next host.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// How long a host of its own may take to end; its turns are parked long before.
+/// Deadline for a host in this process to end. Its turns are parked long before.
 const END_WAIT: Duration = Duration::from_secs(20);
 
-/// The hosts of one home, as a terminal sees them.
+/// The hosts of one home from the view of a terminal.
 pub struct Hosts {
     sources: Sources,
     home: PathBuf,
@@ -48,7 +48,7 @@ struct Own {
 }
 
 impl Hosts {
-    /// No host is talked to yet.
+    /// Creates the state without a host.
     pub fn new(options: &Options) -> Self {
         Self {
             sources: options.sources.clone(),
@@ -59,19 +59,19 @@ impl Hosts {
         }
     }
 
-    /// The home that is shared with the host.
+    /// Returns the home folder, which terminal and host share.
     pub fn home(&self) -> &std::path::Path {
         &self.home
     }
 
-    /// Takes a seat at the running host, or starts one.
+    /// Takes a slot of the running host, or starts one.
     pub async fn seat(&mut self, resume: Option<String>, once: bool) -> Result<Wire, ChatError> {
         let until = Instant::now() + PATIENCE;
         loop {
             match Wire::take(&self.home, resume.clone(), once).await {
                 Err(ClientError::NotRunning { .. }) => match self.start().await {
                     Ok(()) => continue,
-                    // It is starting or stopping.
+                    // The host is starting or stopping.
                     Err(ChatError::Run(RunError::Lock(LockError::Held { .. }))) if Instant::now() < until => {}
                     Err(error) => return Err(error),
                 },
@@ -82,16 +82,16 @@ impl Hosts {
         }
     }
 
-    /// Whether this process runs the host.
+    /// Returns `true` if this process runs the host.
     pub fn runs_one(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Takes a seat at the host that comes after one that ended, for as long as another process is likely to run it;
-    /// then, or where the former one ran for terminals only, this process runs it.
+    /// Takes a slot of the next host after one ended. Waits as long as another process is likely to start it. After
+    /// that, or if the former host ran for terminals only, this process runs the next host.
     pub async fn seat_again(&mut self, next: Next, resume: Option<String>) -> Result<Wire, ChatError> {
         if let Some(own) = self.own.take() {
-            // However it ended, the next one tells what is wrong.
+            // Its error is not needed: the next host reports a lasting problem.
             let _ = tokio::time::timeout(END_WAIT, own.task).await;
         }
         let (until, passes_until) = (Instant::now() + next.waits(), Instant::now() + PATIENCE);
@@ -108,7 +108,7 @@ impl Hosts {
         }
     }
 
-    /// Starts a host in this process and waits until it can be attached to.
+    /// Starts a host in this process and waits until terminals can attach.
     async fn start(&mut self) -> Result<(), ChatError> {
         let config = config::load(self.sources.clone())?;
         let log_mask = match &self.log {
@@ -132,31 +132,31 @@ impl Hosts {
         }
     }
 
-    /// Ends a host of its own; what still runs is parked for the next one.
+    /// Ends the host of this process. Running turns are parked for the next host.
     pub async fn end(&mut self) {
         if let Some(own) = self.own.take() {
             own.host.end();
-            // One that takes longer ends with the process; what it had is found at the next start.
+            // A host that takes longer ends with the process; the next start recovers its work.
             let _ = tokio::time::timeout(END_WAIT, own.task).await;
         }
     }
 }
 
-/// Who runs the host after one that went away.
+/// The process that is expected to run the next host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Another process, very likely.
     Theirs,
-    /// Another process, if it comes soon.
+    /// Another process, if it starts soon.
     TheirsIfSoon,
-    /// One of the terminals that were attached.
+    /// One of the attached terminals.
     OneOfUs,
-    /// Nobody: the operator stopped it.
+    /// None: the operator stopped the host.
     Nobody,
 }
 
 impl Next {
-    /// After a host that went for this reason; `alone`: it ran for terminals only.
+    /// Returns the expectation after a host ended for this reason. `alone`: it ran for terminals only.
     pub fn after(why: Option<Leaving>, alone: bool) -> Self {
         match why {
             Some(Leaving::HandOver) => Self::Theirs,
@@ -176,7 +176,7 @@ impl Next {
     }
 }
 
-/// Whether a host may give a seat in a moment.
+/// Returns `true` if the host may give a slot soon.
 fn may_pass(error: &ClientError) -> bool {
     matches!(error, ClientError::Line(_) | ClientError::NoSeat { kind: ErrorKind::Busy, .. })
 }

@@ -1,75 +1,74 @@
-//! Everything that a terminal shows, as lines: no terminal is needed to make them.
+//! The lines that a terminal shows. Creating them needs no terminal.
 //!
-//! The screen knows what was shown of each running turn, so that the final text of
-//! an answer, which is delivered in any case, is shown only where it is not there
-//! yet.
+//! The screen remembers the shown text of each running turn. The final text of an answer is always delivered; only its
+//! missing part is shown.
 
 use hermes_protocol::{Choices, Outgoing, Purpose, TurnEvent};
 
 use super::markdown::{Flow, Look};
 use crate::status::human::{is_shown, one_line};
 
-/// Turns of which it is remembered what was shown.
+/// Turns whose shown text is remembered.
 const TURNS_MAX: usize = 16;
 
-/// What is remembered of one answer, in bytes; a longer one is shown again when it is delivered.
+/// The remembered text of one answer, in bytes. A longer answer is shown again when it is delivered.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// The longest line about what a turn does, in characters.
+/// The longest progress line of a turn, in characters.
 const PROGRESS_CHARS_MAX: usize = 200;
 
-/// What is on the screen, and what is to be put there.
+/// The shown text, and the lines that wait to be shown.
 #[derive(Debug, Default)]
 pub struct Screen {
     look: Look,
     turns: Vec<Turn>,
     lines: Vec<String>,
-    /// The last line about what a turn does.
+    /// The last progress line of a turn.
     progress: String,
 }
 
-/// What was shown of one turn.
+/// The shown text of one turn.
 #[derive(Debug)]
 struct Turn {
     inbox: i64,
     flow: Flow,
     said: String,
-    /// Whether it was seen from its beginning.
+    /// `true` if it was shown from its beginning.
     whole: bool,
     runs: bool,
 }
 
 impl Screen {
-    /// An empty screen.
+    /// Creates an empty screen.
     pub fn new(look: Look) -> Self {
         Self { look, ..Self::default() }
     }
 
-    /// The terminal is this wide by now.
+    /// Sets the current width of the terminal, in columns.
     pub fn set_width(&mut self, width: usize) {
         if self.look.width > 0 {
             self.look.width = width.max(20);
         }
     }
 
-    /// Takes the lines that are to be shown, each with its end; empty where there are none.
+    /// Takes the waiting lines, each with its line end; empty if there are none.
     pub fn take(&mut self) -> String {
         let lines = std::mem::take(&mut self.lines);
         lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
     }
 
-    /// The turn that runs; the first event it answers names it.
+    /// Returns the inbox id of the running turn.
     pub fn running(&self) -> Option<i64> {
         self.turns.iter().rev().find(|turn| turn.runs).map(|turn| turn.inbox)
     }
 
-    /// No turn is heard of any more: the connection ended.
+    /// Forgets all turns, because the connection ended.
     pub fn cut(&mut self) {
         self.rest_of_all();
         self.turns.clear();
     }
 
-    /// Something that the terminal says itself.
+    /// Adds a note of the terminal itself.
     pub fn note(&mut self, text: &str) {
         self.rest_of_all();
         for line in text.lines() {
@@ -78,7 +77,7 @@ impl Screen {
         }
     }
 
-    /// What was said before, when a conversation goes on.
+    /// Adds an earlier message of a continued conversation.
     pub fn before(&mut self, role: &str, text: &str) {
         let mark = if role == "user" { "> " } else { "" };
         let mut flow = Flow::new(Look { styled: false, ..self.look });
@@ -89,7 +88,7 @@ impl Screen {
         self.lines.push(String::new());
     }
 
-    /// Something happened in a turn.
+    /// Shows an event of a turn.
     pub fn turn_event(&mut self, inbox: i64, seq: u64, event: &TurnEvent) {
         if event.is_last() {
             let turn = self.turn(inbox, seq);
@@ -97,7 +96,7 @@ impl Screen {
             let (rest, silent) = (turn.flow.finish(), turn.said.trim().is_empty());
             self.lines.extend(rest);
             self.progress.clear();
-            // What was said before is delivered, and says itself that it was interrupted.
+            // Earlier text of the turn is delivered with its own note of the interruption.
             if matches!(event, TurnEvent::Done { finish_reason, .. } if finish_reason == "stopped" && silent) {
                 self.note("(stopped)");
             }
@@ -112,7 +111,7 @@ impl Screen {
                 } else {
                     turn.whole = false;
                 }
-                // The rest of an answer whose beginning was not seen says nothing; it is delivered as a whole.
+                // The rest of an answer without its beginning is not shown; the answer is delivered as a whole.
                 if turn.whole {
                     let lines = turn.flow.feed(text);
                     self.lines.extend(lines);
@@ -132,7 +131,7 @@ impl Screen {
         }
     }
 
-    /// Something was delivered.
+    /// Shows a delivery.
     pub fn delivered(&mut self, message: &Outgoing) {
         let answers = message.in_reply_to.filter(|_| message.purpose == Purpose::Reply);
         let shown = answers.and_then(|inbox| self.turns.iter_mut().find(|turn| turn.inbox == inbox));
@@ -144,7 +143,7 @@ impl Screen {
                     let end = turn.flow.finish();
                     self.lines.extend(end);
                 } else if let Some(rest) = &rest {
-                    // What was shown goes on in the middle of its line.
+                    // The text continues in the middle of a shown line.
                     let mut lines = turn.flow.feed(rest.trim_start_matches('\n'));
                     lines.extend(turn.flow.finish());
                     self.lines.extend(lines);
@@ -177,7 +176,7 @@ impl Screen {
         self.lines.push(line);
     }
 
-    /// Ends the lines that are not complete, so that something else can be shown.
+    /// Ends the incomplete lines, so that other text can be shown.
     fn rest_of_all(&mut self) {
         for turn in &mut self.turns {
             self.lines.extend(turn.flow.finish());
@@ -202,13 +201,13 @@ impl Screen {
     }
 }
 
-/// What of a text is not on the screen, where a part of it may be; `None`: nothing is missing.
+/// Returns the part of a text that is not on the screen; `None` if all of it is.
 fn missing<'t>(said: &str, whole: bool, text: &'t str) -> Option<&'t str> {
     let (said, wanted) = (said.trim_end(), text.trim_end());
     if said.is_empty() || !whole {
         return Some(text);
     }
-    // Words before a tool was used are no part of the last answer, and were shown.
+    // Text before a tool call is not part of the last answer, and was shown.
     if said.ends_with(wanted) {
         return None;
     }
@@ -259,7 +258,7 @@ mod tests {
         screen.turn_event(7, 2, &chunk("one"));
         screen.delivered(&answer(7, "one two\n\n`m-1`"));
         assert_eq!(screen.take(), "one two\n\n`m-1`\n");
-        // Seen from the middle on, and another text than the one that was streamed.
+        // Seen from its middle, and with another text than the streamed one.
         screen.turn_event(8, 5, &chunk("half"));
         screen.delivered(&answer(8, "a half"));
         assert_eq!(screen.take(), "a half\n");

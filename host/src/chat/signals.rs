@@ -1,8 +1,8 @@
-//! What the system and whoever closes the window want of a terminal.
+//! Signals of the system to a terminal.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals a terminal listens to. Ctrl-C is none of them while a line is edited.
+/// The signals that a terminal handles. While a line is edited, Ctrl-C sends none.
 pub struct Signals {
     term: Signal,
     int: Signal,
@@ -10,11 +10,11 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen.
+    /// Starts to handle signals.
     ///
     /// # Errors
     ///
-    /// When the process may not handle signals.
+    /// The process may not handle signals.
     pub fn listen() -> std::io::Result<Self> {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
@@ -23,7 +23,7 @@ impl Signals {
         })
     }
 
-    /// Returns when one came. Cancel-safe.
+    /// Waits for a signal. Cancel-safe.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.term.recv() => {}

@@ -1,4 +1,4 @@
-//! The conversation: what is typed is said, what the host says is shown.
+//! The conversation: typed lines are sent, and the host's output is shown.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,22 +26,22 @@ use crate::status::human::sentence;
 /// A second Ctrl-C within this time leaves.
 const AGAIN_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long the host may take to say which session this is, when the terminal leaves.
+/// The wait for the host's answer about the current session when the terminal leaves.
 const SESSION_WAIT: Duration = Duration::from_secs(2);
 
-/// Sessions among which this one is looked for.
+/// Sessions that are searched for the current one.
 const SESSIONS: u32 = 20;
 
-/// How long the terminal waits for the end of a handoff, in milliseconds.
+/// The wait for the end of a handoff, in milliseconds.
 const HANDOFF_WAIT_MS: u64 = 60_000;
 
-/// How long a handoff may take to be refused, before it is said that it is under way.
+/// The time for a refusal of a handoff before it is reported as in progress.
 const REFUSED_WITHIN: Duration = Duration::from_millis(400);
 
 /// Clears a terminal.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Talks until somebody leaves, or until no host is left.
+/// Runs the conversation until the user leaves or no host is left.
 pub async fn talk(hosts: &mut Hosts, speaker: &mut Speaker, options: Options) -> Result<(), ChatError> {
     let wire = hosts.seat(options.resume, false).await?;
     let editor = Editor::start(hosts.home(), &wire.info.instances)
@@ -87,26 +87,26 @@ struct Talk<'a> {
     wire: Wire,
     editor: Editor,
     screen: Screen,
-    /// Why the host went away, where that was heard in the middle of something else.
+    /// The reason of the host's end, if it arrived during another wait.
     over: Option<Option<Leaving>>,
     find: mpsc::Sender<String>,
-    /// The session that goes on here, once it was asked for.
+    /// The results of queries for the current session.
     found: mpsc::Receiver<String>,
-    /// The session, as the host last said.
+    /// The session that the host reported last.
     session: Option<String>,
-    /// The question that is open.
+    /// The open question.
     ask: Option<Choices>,
-    /// What was said and not heard.
+    /// The messages that no host has accepted.
     unheard: Unheard,
-    /// What was said here and heard.
+    /// The accepted messages of this terminal.
     said_here: SaidHere,
-    /// When Ctrl-C was last pressed.
+    /// Time of the last Ctrl-C.
     pressed: Option<Instant>,
-    /// Whether it was said how to come back.
+    /// `true` if the command to return was shown.
     way_back_told: bool,
 }
 
-/// Whether the conversation goes on.
+/// Decides if the conversation continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Go,
@@ -139,7 +139,7 @@ impl Talk<'_> {
         }
     }
 
-    /// Puts on the screen what is to be there.
+    /// Prints the waiting lines of the screen.
     async fn show(&mut self) {
         if self.editor.is_screen() {
             self.screen.set_width(self.editor.width());
@@ -213,11 +213,11 @@ impl Talk<'_> {
         Then::Go
     }
 
-    /// Says whose a delivery is, where it belongs to another conversation.
+    /// Shows the conversation of a delivery if it is another one.
     async fn mark_former(&mut self, message: &Outgoing) {
         let here = self.which_session().await;
         let marked = former::mark(self.hosts.home(), &self.wire, message, here.as_deref());
-        // Who it belongs to is a help; without an answer it is shown as it is.
+        // The note is optional: without an answer the delivery is shown alone.
         if let Ok(Some(words)) = tokio::time::timeout(SESSION_WAIT, marked).await {
             self.screen.note(&words);
         }
@@ -265,7 +265,7 @@ impl Talk<'_> {
         Then::Go
     }
 
-    /// Says something; what the host does not take comes back.
+    /// Sends a message. An event that the host does not accept is returned through `unheard`.
     fn say(&self, event: Event) {
         let answer = self.wire.asking().emit(&event);
         let (told, seat, said_here) = (self.unheard.told(), self.unheard.seat(), self.said_here.clone());
@@ -275,14 +275,14 @@ impl Talk<'_> {
                     said_here.taken(inbox_id);
                 }
                 Ok(_) => {}
-                // Without the conversation nobody has to know.
+                // If the conversation has ended, the message is dropped.
                 Err(error) => drop(told.send(NotTaken { event, error, seat }).await),
             }
         });
     }
 
-    /// Moves the conversation to the chat of an instance, after which this terminal leaves; without one it shows the
-    /// code by which any chat pulls it there.
+    /// Hands the conversation off to the chat of an instance, after which this terminal leaves. Without an instance it
+    /// shows the code with which any chat can claim it.
     async fn hand_off(&mut self, instance: String) -> Then {
         let Some(session) = self.which_session().await else {
             self.screen.note("Nothing was said here yet, so there is nothing to hand over.");
@@ -293,7 +293,7 @@ impl Talk<'_> {
         } else {
             ControlRequest::Handoff { session, instance, wait_ms: HANDOFF_WAIT_MS }
         };
-        // What is refused is refused at once, and then nothing was under way.
+        // A refusal arrives at once, and then no progress is shown.
         let mut under_way = match &request {
             ControlRequest::Handoff { instance, .. } => Some(format!("Handing over to {instance} …")),
             _ => None,
@@ -302,7 +302,7 @@ impl Talk<'_> {
         tokio::pin!(told);
         let asked = ask(self.hosts.home().to_owned(), request);
         tokio::pin!(asked);
-        // Until it is over nothing else is typed; what the host says is heard.
+        // Until the handoff ends no input is accepted, but the host's output is shown.
         let answer = loop {
             tokio::select! {
                 answer = &mut asked => break Some(answer),
@@ -323,7 +323,7 @@ impl Talk<'_> {
                 },
                 key = self.editor.next() => match key {
                     Key::Interrupt | Key::End => break None,
-                    // What is typed ahead is no answer to anything.
+                    // Lines that were typed in the meantime are dropped.
                     Key::Line(_) => self.editor.go_on(),
                 },
                 () = self.speaker.interrupted() => break None,
@@ -349,7 +349,7 @@ impl Talk<'_> {
         Then::Go
     }
 
-    /// A host that is leaving takes nothing; the next one gets it.
+    /// A host that is leaving accepts nothing; the next one gets the message.
     fn not_taken(&mut self, not_taken: NotTaken) -> Then {
         match self.unheard.judge(not_taken) {
             Fate::Waits => self.screen.note("The host is leaving; the next one hears this."),
@@ -359,14 +359,14 @@ impl Talk<'_> {
         Then::Go
     }
 
-    /// Takes in what the host that went away has not taken.
+    /// Collects the messages that the former host did not accept.
     fn gather(&mut self) {
         for why in self.unheard.gather() {
             self.screen.note(&sentence(format!("Not sent: {why}")));
         }
     }
 
-    /// Ctrl-C: stops what runs; again, or where nothing runs twice, it leaves.
+    /// Ctrl-C: stops the running turn. A second one, or two without a running turn, leave.
     async fn interrupt(&mut self) -> Then {
         let now = Instant::now();
         let again = self.pressed.replace(now).is_some_and(|before| now - before < AGAIN_WITHIN);
@@ -374,7 +374,7 @@ impl Talk<'_> {
             _ if again => return Then::Leave,
             Some(inbox) => {
                 let stopping = self.wire.asking().ask("turns.stop", &json!({ "inbox_id": inbox }));
-                // What it leads to is heard as the end of the turn.
+                // The result arrives as the end of the turn.
                 tokio::spawn(stopping);
             }
             None => self.screen.note("Ctrl-C again leaves, as /quit does."),
@@ -382,7 +382,7 @@ impl Talk<'_> {
         Then::Go
     }
 
-    /// The host went away: waits for the next one and goes on there.
+    /// Waits for the next host after one ended, and continues there.
     async fn find_another(&mut self, why: Option<Leaving>) -> Result<Then, ChatError> {
         self.screen.cut();
         self.ask = None;
@@ -443,7 +443,7 @@ impl Talk<'_> {
         Ok(Then::Go)
     }
 
-    /// No other host comes: what was typed and not heard is said to be lost, and nothing else is.
+    /// Reports the messages that no host accepted as lost, because no other host is expected.
     fn nobody_hears(&mut self) -> ChatError {
         for event in self.unheard.seated() {
             self.screen.note(&format!("Not sent: {}", event.text));
@@ -451,12 +451,12 @@ impl Talk<'_> {
         ChatError::HostGone("the conversation is kept".to_owned())
     }
 
-    /// Asks which session goes on at this seat: a turn that begins may be one in the background, which has its own.
+    /// Asks for the current session of this slot. A turn that begins may be a background job with its own session.
     fn find_out(&self) {
         let (asking, chat, found) = (self.wire.asking().clone(), self.wire.info.chat.clone(), self.find.clone());
         tokio::spawn(async move {
             if let Some(session) = session_at(&asking, &chat).await {
-                // Without the conversation nobody has to know.
+                // If the conversation has ended, nobody needs the result.
                 let _ = found.send(session).await;
             }
         });
@@ -471,7 +471,7 @@ impl Talk<'_> {
         Then::Go
     }
 
-    /// The session by which somebody comes back.
+    /// Returns the session to which the user can return.
     async fn which_session(&self) -> Option<String> {
         let asked = session_at(self.wire.asking(), &self.wire.info.chat);
         let answer = tokio::time::timeout(SESSION_WAIT, asked).await.ok().flatten();
@@ -479,7 +479,7 @@ impl Talk<'_> {
     }
 }
 
-/// The session that goes on at a seat, as the host says.
+/// Asks the host for the session of a slot.
 async fn session_at(asking: &Asking, chat: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Listed {

@@ -1,5 +1,5 @@
-//! `adapter try`: a host with one adapter in this process, everything that passes on the screen, and what is typed as
-//! one more chat.
+//! `adapter try`: a host with one adapter in this process. All calls are shown on the screen, and typed lines are one
+//! more chat.
 
 use std::io::{self, BufRead, Read, Write as _};
 use std::path::PathBuf;
@@ -23,32 +23,32 @@ use crate::status::human::one_line;
 /// Characters of a text that are shown.
 const SHOWN_CHARS_MAX: usize = 500;
 
-/// Typed lines that wait; beyond them nothing is read.
+/// Typed lines that may wait; further lines are not read.
 const TYPED_MAX: usize = 16;
 
-/// How long an adapter that neither comes up nor fails is waited for before what is typed is read all the same.
+/// The wait for an adapter that neither comes online nor fails, before typed lines are read anyway.
 const UP_WAIT: Duration = Duration::from_secs(15);
 
-/// How long the host may take to end; an adapter that does not end in time is ended with it.
+/// Deadline for the host to end. An adapter that does not end in time is ended with it.
 const END_WAIT: Duration = Duration::from_secs(20);
 
-/// What is tried out.
+/// The inputs of a trial.
 pub struct Trial {
-    /// Who speaks here. It was made before anything that has to be taken away again.
+    /// The source of messages. It is created before anything that has to be cleaned up.
     pub speaker: Speaker,
     /// The instance.
     pub instance: String,
-    /// Where the configuration comes from.
+    /// The sources of the configuration.
     pub sources: Sources,
-    /// The configuration, which runs nothing but this instance.
+    /// The configuration, with this instance only.
     pub config: Config,
-    /// The home, which is thrown away later.
+    /// The home folder, which is removed later.
     pub home: PathBuf,
-    /// What the log masks.
+    /// The mask of the log.
     pub log_mask: LogMask,
 }
 
-/// How the instance stands, as far as it matters here.
+/// The state of the instance during a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stand {
     ComingUp,
@@ -56,11 +56,11 @@ enum Stand {
     Failed(String),
 }
 
-/// Runs it until somebody ends it: with a signal, or with the end of what is typed.
+/// Runs the trial until a signal or the end of the input.
 ///
 /// # Errors
 ///
-/// When it cannot run, or when the adapter gives up.
+/// The trial cannot run, or the adapter fails for good.
 pub async fn trial(trial: Trial) -> Result<(), ChatError> {
     let (stands, mut stand) = watch::channel(Stand::ComingUp);
     let home = trial.home.clone();
@@ -71,13 +71,13 @@ pub async fn trial(trial: Trial) -> Result<(), ChatError> {
     };
     host.end();
     if !task.is_finished() {
-        // One that takes longer ends with the process.
+        // A host that takes longer ends with the process.
         let _ = tokio::time::timeout(END_WAIT, task).await;
     }
     tried
 }
 
-/// A host under way, and how it ends.
+/// The task of a running host, with its result.
 type Task = JoinHandle<Result<std::process::ExitCode, RunError>>;
 
 async fn start(trial: Trial, stands: watch::Sender<Stand>) -> Result<(Speaker, OwnHost, Task), ChatError> {
@@ -107,14 +107,14 @@ fn ended_early(ended: Result<Result<std::process::ExitCode, RunError>, tokio::ta
     }
 }
 
-/// Waits for the adapter, then says what is typed and shows what is answered.
+/// Waits for the adapter, then sends typed lines and shows the answers.
 async fn hold(
     home: &std::path::Path,
     speaker: &mut Speaker,
     stand: &mut watch::Receiver<Stand>,
 ) -> Result<(), ChatError> {
     tokio::select! {
-        // Whoever watches lives as long as the host.
+        // The observer owns the sender, and exists as long as the host.
         _ = tokio::time::timeout(UP_WAIT, stand.wait_for(|stand| *stand != Stand::ComingUp)) => {}
         () = speaker.interrupted() => return Ok(()),
     }
@@ -160,10 +160,10 @@ fn show(answered: Answered) {
     }
 }
 
-/// What is typed, line by line, until it ends. Empty lines say nothing.
+/// Reads typed lines until the input ends. Empty lines are ignored.
 fn typed_lines() -> mpsc::Receiver<String> {
     let (tell, lines) = mpsc::channel(TYPED_MAX);
-    // Nobody can end a read of the standard input; it ends with the process.
+    // A read of standard input cannot be cancelled; it ends with the process.
     thread::spawn(move || {
         let mut input = io::stdin().lock();
         loop {
@@ -181,7 +181,7 @@ fn typed_lines() -> mpsc::Receiver<String> {
     lines
 }
 
-/// Shows one thing that passed, and remembers how the instance stands.
+/// Shows one observed call, and records the state of the instance.
 fn note(instance: &str, seen: &Seen<'_>, stands: &watch::Sender<Stand>, last: &Mutex<Option<String>>) {
     match seen {
         Seen::Emitted { event, answer } => tell("heard", &heard(event, *answer)),
@@ -192,7 +192,7 @@ fn note(instance: &str, seen: &Seen<'_>, stands: &watch::Sender<Stand>, last: &M
         Seen::State(state) => {
             let words = stood(instance, state);
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            // A further try that failed like the one before says nothing new.
+            // A repeated failure with the same words is shown once.
             if let Some(words) = words.filter(|words| last.as_ref() != Some(words)) {
                 tell("state", &words);
                 *last = Some(words);
@@ -208,7 +208,7 @@ fn note(instance: &str, seen: &Seen<'_>, stands: &watch::Sender<Stand>, last: &M
     }
 }
 
-/// One line on the screen. What nobody can read is no reason to stop.
+/// Prints one line. A failed write does not end the trial.
 fn tell(word: &str, words: &str) {
     let mut lines = words.lines();
     let first = one_line(lines.next().unwrap_or_default(), SHOWN_CHARS_MAX);
@@ -220,7 +220,7 @@ fn tell(word: &str, words: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// An event in words, and what the host said to it.
+/// Formats an event and the host's answer.
 fn heard(event: &[u8], answer: Result<&[u8], &CallError>) -> String {
     let event: Event = match serde_json::from_slice(event) {
         Ok(event) => event,
@@ -245,13 +245,13 @@ fn heard(event: &[u8], answer: Result<&[u8], &CallError>) -> String {
     words
 }
 
-/// A delivery in words: how it ended, and where it went to.
+/// Formats a delivery: its outcome and its chat.
 fn sent(method: &str, call: &[u8], outcome: &SendOutcome) -> (&'static str, String) {
     let outgoing = match method {
         "edit" => serde_json::from_slice::<EditCall>(call).map(|call| call.outgoing),
         _ => serde_json::from_slice::<Outgoing>(call),
     };
-    // The host wrote it.
+    // The host encoded the call, so it can be decoded.
     let Ok(outgoing) = outgoing else { return ("sent", method.to_owned()) };
     let mut words = format!("to {}: {}", place(&outgoing.chat), outgoing.text);
     let word = match outcome {
@@ -274,7 +274,7 @@ fn sent(method: &str, call: &[u8], outcome: &SendOutcome) -> (&'static str, Stri
     (word, words)
 }
 
-/// A state in words, where it is one that says something: what is over is seen, and a failure ends the trial.
+/// Formats a state. States that are obvious or end the trial return `None`.
 fn stood(instance: &str, state: &AdapterState) -> Option<String> {
     let says = state.is_online() || matches!(state, AdapterState::Reconnecting { .. } | AdapterState::Stuck);
     let why = state.reason().map_or_else(String::new, |reason| format!(": {reason}"));

@@ -1,34 +1,34 @@
-//! What was said at a terminal and what no host has taken yet.
+//! Messages of a terminal that no host has accepted yet.
 
 use std::collections::VecDeque;
 
 use hermes_protocol::{CallError, Event};
 use tokio::sync::mpsc;
 
-/// What is said while no host hears it; more is not taken.
+/// Messages that are kept while no host accepts them. Further ones are refused.
 const UNHEARD_MAX: usize = 32;
 
-/// An event that a host did not take.
+/// An event that a host did not accept.
 pub struct NotTaken {
     pub event: Event,
-    /// Why.
+    /// The error.
     pub error: CallError,
-    /// At which seat it was said, counted from 0.
+    /// The slot at which it was sent, counted from 0.
     pub seat: u64,
 }
 
-/// What becomes of an event that was not taken.
+/// The treatment of an event that was not accepted.
 #[derive(Debug)]
 pub enum Fate {
-    /// The next host hears it.
+    /// It is kept for the next host.
     Waits,
-    /// The host that did not take it has gone, and another one is there.
+    /// It is sent again: the host that did not accept it was replaced by another one.
     SayAgain(Box<Event>),
-    /// Nobody hears it, for this reason.
+    /// It is lost, for this reason.
     Lost(String),
 }
 
-/// What waits for the next host.
+/// The events that wait for the next host.
 pub struct Unheard {
     events: VecDeque<Event>,
     seat: u64,
@@ -42,22 +42,22 @@ impl Unheard {
         Self { events: VecDeque::new(), seat: 0, told, answers }
     }
 
-    /// Where events go that are not taken.
+    /// Returns the channel for events that were not accepted.
     pub fn told(&self) -> mpsc::Sender<NotTaken> {
         self.told.clone()
     }
 
-    /// The seat at which something is said now.
+    /// Returns the number of the current slot.
     pub fn seat(&self) -> u64 {
         self.seat
     }
 
-    /// Waits for the next event that was not taken. Cancel-safe.
+    /// Waits for the next event that was not accepted. Cancel-safe.
     pub async fn next(&mut self) -> Option<NotTaken> {
         self.answers.recv().await
     }
 
-    /// Keeps what is said while no host is there; `false`: it is too much.
+    /// Keeps an event while no host is there. Returns `false` if the limit is reached.
     pub fn keep(&mut self, event: Event) -> bool {
         let has_room = self.events.len() < UNHEARD_MAX;
         if has_room {
@@ -66,7 +66,7 @@ impl Unheard {
         has_room
     }
 
-    /// Says what becomes of an event that was not taken. Only a host that leaves makes it wait.
+    /// Decides the treatment of an event that was not accepted. Only an event that a leaving host refuses waits.
     pub fn judge(&mut self, NotTaken { event, error, seat }: NotTaken) -> Fate {
         if error.code != "unavailable" {
             Fate::Lost(error.message)
@@ -79,7 +79,7 @@ impl Unheard {
         }
     }
 
-    /// Takes in what is known by now not to have been taken; returns why something of it is lost.
+    /// Collects the events that are known not to have been accepted. Returns the reasons of lost ones.
     pub fn gather(&mut self) -> Vec<String> {
         let mut lost = Vec::new();
         while let Ok(not_taken) = self.answers.try_recv() {
@@ -90,7 +90,7 @@ impl Unheard {
         lost
     }
 
-    /// Another host is there: returns what it is to hear first.
+    /// Records the slot of another host. Returns the events that are to be sent first.
     pub fn seated(&mut self) -> VecDeque<Event> {
         self.seat += 1;
         std::mem::take(&mut self.events)

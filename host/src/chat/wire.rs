@@ -1,4 +1,4 @@
-//! A terminal's side of its seat: what the host says, and what it is asked.
+//! The terminal's side of its slot: the host's output, and calls to the host.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,50 +20,50 @@ use crate::control::{Client, ClientError, SeatInfo, Seated};
 use crate::plugins::frame::{self, Frame, FrameKind};
 use crate::plugins::terminal::{LEAVE, Leaving};
 
-/// What the host says that waits to be shown; beyond it nothing is read.
+/// Output of the host that may wait to be shown. Further frames are not read.
 const NEWS_MAX: usize = 64;
 
-/// Frames that wait to be written.
+/// Frames that may wait to be written.
 const OUT_MAX: usize = 256;
 
-/// How long the host may take to answer.
+/// Deadline of a call to the host.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
-/// How long what was said last may take to be heard, when the terminal leaves.
+/// The wait for the last messages to be written when the terminal leaves.
 const LEAVE_WAIT: Duration = Duration::from_secs(2);
 
-/// Something that the host says.
+/// Output of the host.
 #[derive(Debug)]
 pub enum News {
-    /// Something is delivered, under this number.
+    /// A delivery, with its call number.
     Delivery(u64, Box<Outgoing>),
-    /// Something happened in a turn, under this number.
+    /// An event of a turn, with its call number.
     Turn(u64, TurnEventCall),
-    /// The connection is over; why, where the host said so.
+    /// The connection ended, with the reason if the host gave one.
     Over(Option<Leaving>),
 }
 
-/// A seat that a terminal holds until this is dropped.
+/// A terminal slot, held until this is dropped.
 pub struct Wire {
-    /// Where it is.
+    /// The description of the slot.
     pub info: SeatInfo,
     asking: Asking,
     news: mpsc::Receiver<News>,
-    /// They end with it.
+    /// Dropping the set ends the tasks.
     _tasks: JoinSet<()>,
 }
 
-/// How the host is asked. Cheap to clone.
+/// The handle for calls to the host. Cheap to clone.
 #[derive(Clone)]
 pub struct Asking {
     out: mpsc::Sender<Out>,
     open: Arc<Open>,
 }
 
-/// Something to write.
+/// An item for the writer task.
 enum Out {
     Frame(Frame),
-    /// Says when everything before it was written.
+    /// Reports when everything before it was written.
     Flush(oneshot::Sender<()>),
 }
 
@@ -94,7 +94,7 @@ impl Open {
 /// Status and payload of an answer.
 type Answer = (i32, Vec<u8>);
 
-/// An answer that is under way.
+/// The receiver of an answer.
 type Waiting = oneshot::Receiver<Answer>;
 
 /// The farewell of a host.
@@ -104,11 +104,11 @@ struct Farewell {
 }
 
 impl Wire {
-    /// Takes a seat at the running host of `home`.
+    /// Takes a slot of the running host of `home`.
     ///
     /// # Errors
     ///
-    /// When none runs, or when it gives no seat.
+    /// No host runs, or it gives no slot.
     pub async fn take(home: &Path, resume: Option<String>, once: bool) -> Result<Self, ClientError> {
         Ok(Self::over(Client::connect(home).await?.sit(resume, once).await?))
     }
@@ -124,45 +124,45 @@ impl Wire {
         Self { info, asking: Asking { out, open }, news, _tasks: tasks }
     }
 
-    /// Waits for what the host says next. Cancel-safe.
+    /// Waits for the next output of the host. Cancel-safe.
     pub async fn next(&mut self) -> News {
         self.news.recv().await.unwrap_or(News::Over(None))
     }
 
-    /// Says that a delivery was shown.
+    /// Confirms that a delivery was shown.
     pub fn shown(&self, number: u64, now_ms: i64) {
         let outcome = SendOutcome::delivered(format!("t{number}"), now_ms);
         self.asking.reply(number, &outcome);
     }
 
-    /// Says that an event of a turn was shown, which asks for the next.
+    /// Confirms that an event of a turn was shown, which requests the next one.
     pub fn seen(&self, number: u64) {
         self.asking.reply(number, &json!({}));
     }
 
-    /// Leaves: what was said by then is heard.
+    /// Leaves after the waiting messages were written.
     pub async fn leave(self) {
         let (flushed, is_flushed) = oneshot::channel();
         if self.asking.out.send(Out::Flush(flushed)).await.is_ok() {
-            // A host that reads nothing any more, or is gone, hears nothing.
+            // A host that does not read or is gone gets nothing more.
             let _ = tokio::time::timeout(LEAVE_WAIT, is_flushed).await;
         }
     }
 
-    /// How the host is asked.
+    /// Returns the handle for calls to the host.
     pub fn asking(&self) -> &Asking {
         &self.asking
     }
 }
 
 impl Asking {
-    /// Says something; the order of the calls is the order in which it is heard.
+    /// Emits an event. The host receives events in the order of the calls.
     pub fn emit(&self, event: &Event) -> impl Future<Output = Result<Emitted, CallError>> + Send + use<> {
         let asked = self.begin(host_method::EMIT, event);
         async move { read(&answer(asked?).await?) }
     }
 
-    /// Asks the host for something.
+    /// Calls a method of the host.
     pub fn ask(&self, method: &str, call: &Value) -> impl Future<Output = Result<Value, CallError>> + Send + use<> {
         let asked = self.begin(method, call);
         async move { read(&answer(asked?).await?) }
@@ -186,7 +186,7 @@ impl Asking {
 
     fn reply(&self, number: u64, value: &impl serde::Serialize) {
         let payload = serde_json::to_vec(value).unwrap_or_default();
-        // A full queue means that the host reads nothing, which ends the connection.
+        // A full queue means that the host does not read, which ends the connection.
         let _ = self.out.try_send(Out::Frame(Frame::reply(number, status::OK, payload)));
     }
 }
@@ -219,7 +219,7 @@ async fn write_out(mut writer: OwnedWriteHalf, mut queue: mpsc::Receiver<Out>) {
                     return;
                 }
             }
-            // Whoever waited may have lost patience.
+            // The caller may have stopped waiting.
             Out::Flush(done) => drop(done.send(())),
         }
     }
@@ -232,12 +232,12 @@ async fn read_in(
     out: mpsc::Sender<Out>,
 ) {
     let why = loop {
-        // However it ends, it is over.
+        // Any read error ends the connection.
         let Ok(frame) = frame::read_async(&mut reader).await else { break None };
         match frame.kind {
             FrameKind::Reply => {
                 if let Some(tell) = open.calls().waiting.remove(&frame.id) {
-                    // Whoever asked may have lost patience.
+                    // The caller may have stopped waiting.
                     let _ = tell.send((frame.status, frame.payload));
                 }
             }
@@ -253,7 +253,7 @@ async fn read_in(
                 }
                 None => {
                     let frame = Frame::reply(frame.id, status::UNSUPPORTED, Vec::new());
-                    // As for every answer.
+                    // The same as in `reply`: a full queue ends the connection.
                     let _ = out.try_send(Out::Frame(frame));
                 }
             },
@@ -261,7 +261,7 @@ async fn read_in(
         }
     };
     open.end();
-    // Nobody listens any more where the terminal leaves by itself.
+    // The conversation may have ended.
     let _ = news.send(News::Over(why)).await;
 }
 
