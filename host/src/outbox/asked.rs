@@ -1,9 +1,8 @@
-//! What the end of a part means where its delivery asks a question.
+//! Settled parts of deliveries that ask a question.
 //!
-//! A question is there once all of its parts have a receipt: from then on words may
-//! answer it. One of which a part will not arrive cannot be answered, and whoever waits
-//! for the answer hears so at once instead of waiting for its time to pass. The
-//! dispatcher has the book of what is open and is told of both.
+//! A question counts as asked once all of its parts have a receipt; from then on, text can answer it. A question with a
+//! part that will not arrive cannot be answered, and its waiting turn is notified at once instead of at the timeout.
+//! The dispatcher keeps the list of open questions and is notified of both events.
 
 use hermes_core::ids::DeliveryId;
 use hermes_protocol::Receipt;
@@ -16,8 +15,8 @@ use crate::host::Host;
 use crate::store::{OwedDelivery, PartState};
 
 impl OutboxLane {
-    /// The last part of a question arrived, and its receipt is about to be written: words that come after this are
-    /// said after it.
+    /// Reports that the last part of a question arrived, before its receipt is written. Text that comes after this
+    /// report answers the question.
     pub(super) async fn note_arrival(&mut self, which: Which, state: &PartState) {
         let Some(job) = self.job(which).filter(|job| job.delivery.choices.is_some()) else { return };
         let Some(receipt) = arrived(job, state) else { return };
@@ -26,7 +25,7 @@ impl OutboxLane {
         self.host.tell(HostEvent::Delivery(DeliveryNews::Asked { ask, chat, receipt })).await;
     }
 
-    /// A part of a question is settled and that is written.
+    /// Reports a part of a question after its settlement is written.
     pub(super) async fn note_asked(&mut self, which: Which, state: &PartState) {
         let host = self.host.clone();
         let Some(job) = self.job(which).filter(|job| job.delivery.choices.is_some()) else { return };
@@ -44,7 +43,7 @@ impl OutboxLane {
         }
     }
 
-    /// A delivery of which only the id is here was given up.
+    /// Reports an abandoned delivery of which only the id is known.
     pub(super) async fn note_given_up(&self, id: DeliveryId, why: &str) {
         match self.host.store.posed(id).await {
             Ok(Some(posed)) => not_asked(&self.host, &posed.delivery, why).await,
@@ -54,7 +53,7 @@ impl OutboxLane {
     }
 }
 
-/// Tells that a question will not be asked, where a delivery asks one.
+/// Reports that a question will not be asked, if a delivery asks one.
 pub async fn not_asked(host: &Host, delivery: &OwedDelivery, why: &str) {
     if let Some(choices) = &delivery.choices {
         let (ask, why) = (choices.ask.clone(), why.to_owned());
@@ -62,8 +61,8 @@ pub async fn not_asked(host: &Host, delivery: &OwedDelivery, why: &str) {
     }
 }
 
-/// The messages of a delivery of which the next part ends like this; `None` unless that is the last one and all others
-/// arrived.
+/// Returns the messages of a delivery whose next part ends with `state`; `None`: it is not the last part, or another
+/// part did not arrive.
 fn arrived(job: &Job, state: &PartState) -> Option<Receipt> {
     let mut all = Receipt::default();
     let last = job.delivery.parts.last()?.n;

@@ -1,4 +1,4 @@
-//! One attempt at one part, and carrying out what its outcome leads to.
+//! One attempt at one part, and the step that follows from its outcome.
 
 use std::sync::atomic::Ordering;
 
@@ -23,17 +23,18 @@ use crate::store::{
     DeadTargetRow, Effect, NewDelivery, NewPart, OwedPart, PartFacts, PartState, Settle, Settled, StoreError,
 };
 
-/// Why an offer is given up whose code an earlier life of the host has taken along, or too many newer ones.
+/// The reason for which an offer is abandoned if its pairing code was lost with an earlier run of the host, or because
+/// there are too many newer codes.
 const CODE_LOST: &str = "its pairing code was not told before the host ended";
 
-/// A wait of a chat that is worth a line in the log.
+/// The shortest wait of a chat that is logged, in milliseconds.
 const LONG_WAIT_MS: i64 = 60_000;
 
-/// What is kept of the words about a part that did not arrive, in characters.
+/// The longest stored detail of a part that did not arrive, in characters.
 const DETAIL_CHARS_MAX: usize = 400;
 
 impl OutboxLane {
-    /// Tries the next part of a job once and settles what became of it.
+    /// Tries the next part of a job once and settles its outcome.
     pub(super) async fn attempt(&mut self, which: Which) {
         let host = self.host.clone();
         let Some(adapter) = host.adapter(&self.target.instance) else { return };
@@ -77,12 +78,14 @@ impl OutboxLane {
         let job = self.job(which)?;
         let (id, n, attempt) = (job.id(), job.part().n, job.facts().attempts.saturating_add(1));
         let claim = async || match host.store.claim(id, n, host.epoch, attempt).await {
-            // The turn was quicker than its first piece, and the final text goes instead; or it was given up meanwhile.
+            // The turn ended before its first piece was sent and the final text replaces it; or the part was abandoned
+            // meanwhile.
             Err(StoreError::Conflict { .. }) => Ok(false),
             claimed => claimed.map(|()| true),
         };
         if host.until_written("a claim", claim).await != Some(true) {
-            // The row says otherwise (an operator dropped it) or the host ends; either way it is not ours to send.
+            // The row has another state (an operator dropped it) or the host ends; in both cases this lane must not
+            // send it.
             self.remove(which);
             return None;
         }
@@ -90,7 +93,7 @@ impl OutboxLane {
         job.part_mut().facts.attempts = attempt;
         let capabilities = adapter.capabilities();
         let mut outgoing = job.outgoing();
-        // Elsewhere the options stand in its words.
+        // Without buttons the text lists the options.
         outgoing.choices = outgoing.choices.filter(|_| capabilities.buttons);
         if job.delivery.code.as_ref().is_some_and(|hash| !host.codes.tell(hash, &mut outgoing)) {
             return Some(Sent::CodeLost);
@@ -114,7 +117,7 @@ impl OutboxLane {
         Some(Sent::Out(outcome))
     }
 
-    /// Keeps with the part why it did not arrive, for `outbox show`.
+    /// Stores the reason for which the part did not arrive, for `outbox show`.
     fn note_detail(&mut self, which: Which, outcome: &SendOutcome) {
         let said = match outcome {
             SendOutcome::Refused { kind, detail, .. } if detail.is_empty() => kind.to_string(),
@@ -128,21 +131,22 @@ impl OutboxLane {
         }
     }
 
-    /// Lets `status` say what a person has to mend.
+    /// Reports an invalid credential to `status`, so that the operator can replace it.
     fn say_unauthorized(&self, adapter: &AdapterHandle, outcome: &SendOutcome) {
         if let SendOutcome::Refused { kind: RefusalKind::Unauthorized, detail, .. } = outcome {
             adapter.unauthorized(&self.host.live().masker.mask(detail));
         }
     }
 
-    /// What an outcome is worth beside what the adapter carries otherwise; notes where to look from for a doubt.
+    /// Weighs an outcome against the other traffic of the adapter; notes the counters from which an unknown outcome is
+    /// judged.
     fn weighed(&mut self, which: Which, outcome: SendOutcome, adapter: &AdapterHandle) -> SendOutcome {
         let trips = adapter.trips();
         let Some(job) = self.job(which) else { return outcome };
         job.unreachable =
             matches!(outcome, SendOutcome::NotSent { retry_after_ms: None, scope: WaitScope::Instance, .. });
         match &outcome {
-            // The credential is accepted for other messages, so the reason lies in this one.
+            // The credential is accepted for other messages, so the cause is this message.
             SendOutcome::Refused { kind: RefusalKind::Unauthorized, detail, .. } => {
                 let blamed = *job.blamed.get_or_insert(trips);
                 match adapter.has_delivered_since(blamed) {
@@ -173,7 +177,7 @@ impl OutboxLane {
     fn judge(&mut self, which: Which, outcome: &SendOutcome, class: &DeliveryClass, deadline_ms: i64) -> Step {
         let (now_ms, policy, jitter) = self.circumstances();
         match self.job(which) {
-            // To change a message twice to the same text changes it once.
+            // A repeated edit to the same text has no further effect.
             Some(job) if job.edits().is_some() => {
                 next_step(outcome, job.facts(), &DeliveryClass::Idempotent, &policy, now_ms, deadline_ms, jitter)
             }
@@ -198,14 +202,14 @@ impl OutboxLane {
         (self.host.now_ms(), policy, chance::number(&*self.host.chance))
     }
 
-    /// Does what a step says: settles the part and goes on, waits, or tries it another way.
+    /// Carries out a step: settles the part and continues, waits, or tries the part in another way.
     async fn carry_out(&mut self, which: Which, step: Step) {
         let now_ms = self.host.now_ms();
         let instance = self.target.instance.clone();
         let holds = self.holds.clone();
         let Some(job) = self.job(which) else { return };
         if job.edits().is_some() && matches!(step, Step::Settle(PartState::Refused { .. }) | Step::DropThread) {
-            // What it had grown to cannot be changed any more: whether it can be said at all, a send finds out.
+            // The growing message can no longer be edited. A new send finds out whether the text can be sent at all.
             job.delivery.draft_message = None;
             self.settle(which, PartState::Owed, 0, vec![Effect::DraftGone], None).await;
             return;
@@ -260,7 +264,7 @@ impl OutboxLane {
         }
     }
 
-    /// Keeps the part for another try.
+    /// Keeps the part for another attempt.
     async fn again(&mut self, which: Which, next: Next, state: PartState, not_before_ms: i64) {
         if let Some(job) = self.job(which) {
             job.next = next;
@@ -269,7 +273,7 @@ impl OutboxLane {
         self.settle(which, state, not_before_ms, Vec::new(), None).await;
     }
 
-    /// Takes a job that is to be retried alone out of the line.
+    /// Moves a job that is retried alone out of the queue.
     fn step_aside(&mut self, which: Which) {
         if which == Which::Front && self.job(which).is_some_and(|job| job.is_aside()) {
             let job = self.remove(Which::Front);
@@ -277,7 +281,7 @@ impl OutboxLane {
         }
     }
 
-    /// Settles the next part for good and turns to the one behind it.
+    /// Settles the next part finally and turns to the part after it.
     async fn settle_part(&mut self, which: Which, state: PartState) {
         let host = self.host.clone();
         let mut effects = Vec::new();
@@ -338,12 +342,12 @@ impl OutboxLane {
         }
         if let Some((chat, why)) = dead {
             let instance = self.target.instance.to_string();
-            // The dispatcher tells every lane of the chat, this one too, which then gives up what is left.
+            // The dispatcher notifies every lane of the chat, also this one, which then abandons its remaining jobs.
             self.host.tell(HostEvent::Delivery(DeliveryNews::Dead { instance, chat, why })).await;
         }
     }
 
-    /// Gives one job up because its time is over.
+    /// Abandons a job whose deadline has passed.
     pub(super) async fn expire(&mut self, which: Which) {
         if let Some(job) = self.remove(which) {
             self.stop_growing(job.id());
@@ -360,7 +364,7 @@ impl OutboxLane {
         }
     }
 
-    /// Gives up whatever the lane has.
+    /// Abandons all jobs of the lane.
     pub(super) async fn give_up_all(&mut self, why: &str) {
         self.stop_all_growing();
         let mut jobs: Vec<Job> = std::mem::take(&mut self.aside);
@@ -371,7 +375,7 @@ impl OutboxLane {
                     let host = &self.host;
                     match host.store.delivery(id).await {
                         Ok(stored) => host.tell_untold(stored.as_ref()).await,
-                        // The request is only kept in memory until it is too old.
+                        // The pairing request then stays in memory until it expires.
                         Err(error) => tracing::warn!(delivery = %id, %error, "whether it tells a code is not known"),
                     }
                     host.until_written("a given up delivery", || host.store.outbox_drop(id, why)).await;
@@ -384,7 +388,7 @@ impl OutboxLane {
         }
     }
 
-    /// Gives up the open parts of a job. Owes the notice about it together with the first of them; returns its id.
+    /// Abandons the open parts of a job. Owes the notice about it together with the first of them; returns its id.
     async fn abandon(&self, job: Job, why: &str, mut notice: Option<NewDelivery>) -> Option<DeliveryId> {
         let effects = Vec::from_iter(self.take_back(untold(&self.host, &job)).await);
         let mut report = None;
@@ -404,15 +408,16 @@ impl OutboxLane {
         report
     }
 
-    /// Takes back the pairing request whose code will not be told, in the book; its row is left to the effect.
+    /// Withdraws the pairing request whose code will not be delivered from the list in memory; the effect changes its
+    /// row.
     async fn take_back(&self, untold: Option<String>) -> Option<Effect> {
         let hash = untold?;
-        // Before the row: whoever writes meanwhile is not reminded of a code that they do not have.
+        // Before the row changes: a sender who writes meanwhile is not reminded of a code that never arrived.
         self.host.tell(HostEvent::Delivery(DeliveryNews::Untold { hash: hash.clone() })).await;
         Some(Effect::CodeUntold { hash })
     }
 
-    /// Splits what is left of the delivery into smaller parts.
+    /// Splits the rest of the delivery into smaller parts.
     async fn resplit(&mut self, which: Which) {
         let adapter = self.host.adapter(&self.target.instance);
         let Some(job) = self.job(which) else { return };
@@ -420,7 +425,7 @@ impl OutboxLane {
         self.replace(which, parts).await;
     }
 
-    /// Writes other parts in place of the next one and those behind it.
+    /// Replaces the next part and the parts after it.
     async fn replace(&mut self, which: Which, parts: Vec<NewPart>) {
         self.settle(which, PartState::Owed, 0, Vec::new(), Some(parts.clone())).await;
         let host = self.host.clone();
@@ -444,7 +449,7 @@ impl OutboxLane {
         job.due_ms = 0;
     }
 
-    /// Leads everything that goes to a chat to its new id.
+    /// Redirects every delivery of a chat to its new id.
     async fn rewrite(&mut self, which: Which, from: Chat, to: String) {
         let mut new = from.clone();
         new.id = to;
@@ -452,7 +457,7 @@ impl OutboxLane {
         let (reply, routes) = oneshot::channel();
         let migration = Migration { instance: instance.clone(), from: from.clone(), to: new.clone(), reply };
         self.host.tell(HostEvent::Delivery(DeliveryNews::Migrating(Box::new(migration)))).await;
-        // Without the dispatcher the host ends; the next life learns of the move again.
+        // Without the dispatcher the host ends; the next run learns of the move again.
         let routes = routes.await.unwrap_or_default();
         for job in self.jobs() {
             job.delivery.chat.id.clone_from(&new.id);
@@ -462,7 +467,7 @@ impl OutboxLane {
         self.settle(which, PartState::Owed, 0, vec![moved], None).await;
     }
 
-    /// Commits what became of the next part; `None`: it was not written, or the part was given up meanwhile.
+    /// Commits the outcome of the next part; `None`: the commit failed, or the part was abandoned meanwhile.
     async fn settle(
         &mut self,
         which: Which,
@@ -490,7 +495,7 @@ impl OutboxLane {
     }
 }
 
-/// Says in the log that a whole chat, or every one, waits for long.
+/// Logs a long wait of a chat or of the whole instance.
 fn say_long_wait(instance: &str, chat: &Chat, scope: RetryScope, wait_ms: i64) {
     let wait_s = wait_ms / 1_000;
     match scope {
@@ -501,16 +506,16 @@ fn say_long_wait(instance: &str, chat: &Chat, scope: RetryScope, wait_ms: i64) {
     }
 }
 
-/// What became of sending a part.
+/// The result of sending a part.
 enum Sent {
-    /// It was handed to the adapter, with this outcome.
+    /// The adapter took the part and reported this outcome.
     Out(SendOutcome),
-    /// It tells a code that nobody knows any more, and stayed here.
+    /// The part contains a pairing code that is no longer known, and was not sent.
     CodeLost,
 }
 
-/// The pairing request whose code nobody will learn from this delivery once it is given up. A code that may have been
-/// told counts as told for as long as it is known.
+/// Returns the pairing request whose code is lost if this delivery is abandoned. A code that may have been delivered
+/// counts as delivered as long as the code is known.
 fn untold(host: &Host, job: &Job) -> Option<String> {
     let hash = job.delivery.code.as_ref()?;
     let parts = &job.delivery.parts;
@@ -520,7 +525,7 @@ fn untold(host: &Host, job: &Job) -> Option<String> {
     (!counts).then(|| hash.clone())
 }
 
-/// Given up: why, and what was last said about it.
+/// Returns the abandoned state, with the reason and the last detail.
 fn abandoned(why: &str, part: &OwedPart) -> PartState {
     let why = match &part.detail {
         Some(last) => format!("{why}; last: {last}"),
@@ -529,7 +534,8 @@ fn abandoned(why: &str, part: &OwedPart) -> PartState {
     PartState::Abandoned { why }
 }
 
-/// An adapter that only answers requests refuses a chat when nobody waits any more: that says nothing about the chat.
+/// Returns whether a refusal concerns only the request: an adapter that answers only requests refuses the chat once its
+/// client has gone, and the chat itself is fine.
 fn is_refusal_of_a_request(outcome: &SendOutcome, delivers_later: bool) -> bool {
     let gone = [RefusalKind::ChatGone, RefusalKind::Forbidden, RefusalKind::Invalid];
     !delivers_later && matches!(outcome, SendOutcome::Refused { kind, .. } if gone.contains(kind))

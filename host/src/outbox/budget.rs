@@ -6,7 +6,7 @@ use std::time::Duration;
 use hermes_core::limits::PENALTIES_MAX;
 use tokio::time::Instant;
 
-/// Hints of one kind that one chat may have at once after a rest.
+/// Hints of one kind that one chat may have at once after a pause.
 const BURST: u32 = 3;
 
 /// Slots that may be reserved ahead in one chat, as a multiple of the interval. Later hints are dropped.
@@ -22,7 +22,7 @@ pub enum HintKind {
 }
 
 impl HintKind {
-    /// The time between two hints of this kind in one chat, in the long run.
+    /// The average time between two hints of this kind in one chat.
     const fn interval(self) -> Duration {
         match self {
             Self::Typing => Duration::from_secs(4),
@@ -31,7 +31,7 @@ impl HintKind {
     }
 }
 
-/// The slots of one instance's chats: for each kind and chat, the moment at which all slots given out are earned.
+/// The slots of the chats of one instance: for each kind and chat, the moment at which all slots given out are earned.
 #[derive(Debug, Default)]
 pub struct HintBudget(BTreeMap<(HintKind, String), Instant>);
 
@@ -71,7 +71,7 @@ mod tests {
     fn six_topics_of_one_chat_share_one_budget() {
         let (mut budget, start) = (HintBudget::default(), Instant::now());
         let mut calls = Vec::new();
-        // Each topic asks again four seconds after its last call, or after it was dropped.
+        // Each topic asks again four seconds after its last call, or after that call was dropped.
         let mut topics = [start; 6];
         while let Some(next) = topics.iter_mut().min().filter(|next| **next < start + Duration::from_secs(120)) {
             let slot = budget.slot(HintKind::Typing, "-100", *next);

@@ -1,8 +1,8 @@
-//! Messages that grow: what their turns write, and what their lane shows of it.
+//! Growing messages: the text that their turns write, and the part of it that their lane shows.
 //!
-//! The first piece is a part like any other, and so is the final text. What lies between
-//! is shown by edits at the lane's own pace: never before what is owed, never against a
-//! wait that the platform asked for, always the latest text, and lost without harm.
+//! The first piece and the final text are ordinary parts. Between them the lane shows edits at its own pace: never
+//! before an owed part, never during a wait that the platform demanded, and always with the latest text. A lost edit
+//! does no harm.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,32 +18,33 @@ use crate::plugins::AdapterHandle;
 use crate::render::render;
 use crate::store::{NewPart, OwedDelivery, PartState};
 
-/// What is kept of a text that only has to be shown, in bytes; no platform shows more in one message.
+/// The longest kept text that is only shown, in bytes; no platform shows more in one message.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// How long an edit on the way may take; the final text waits behind it.
+/// Timeout of an intermediate edit; the final text waits for its end.
 const EDIT: Duration = Duration::from_secs(5);
 
-/// How long the last edit before the end of the host may take.
+/// Timeout of the last edit before the host ends.
 const PARKING_EDIT: Duration = Duration::from_millis(1_500);
 
-/// How a message ends whose turn goes on in the next life of the host.
+/// The end of a message whose turn continues in the next run of the host.
 pub const PARKED: &str = "(interrupted, goes on after the restart)";
 
-/// How long a platform that did not say how long waits for the next edit.
+/// The wait before the next edit if the platform named none, in milliseconds.
 const WAIT_MS: i64 = 1_000;
 
-/// No edit on the way makes its chat wait longer, whatever was said to it: the final text asks for itself.
+/// The longest wait that an intermediate edit puts on its chat, in milliseconds, whatever the platform demanded: the
+/// final text finds out by its own request.
 const WAIT_MS_MAX: i64 = 10 * 60_000;
 
-/// What one message says while it grows. Its turn writes, its lane reads.
+/// The text of one growing message. Its turn writes, its lane reads.
 #[derive(Debug)]
 pub struct Growing {
     /// The delivery.
     pub id: DeliveryId,
-    /// Where it is.
+    /// The chat of the message.
     pub chat: Chat,
-    /// Why it is said.
+    /// The purpose of the delivery.
     pub purpose: Purpose,
     said: Mutex<Said>,
 }
@@ -51,9 +52,9 @@ pub struct Growing {
 #[derive(Debug, Default)]
 struct Said {
     text: String,
-    /// Characters ever written, also such that were replaced.
+    /// Characters ever written, including replaced ones.
     chars: usize,
-    /// Whether the lane knows that there is something to read.
+    /// Whether the lane was notified of unread text.
     told: bool,
 }
 
@@ -64,7 +65,7 @@ impl Growing {
         Arc::new(Self { id, chat, purpose, said: Mutex::new(said) })
     }
 
-    /// Writes more. Returns whether the lane has to be told.
+    /// Appends text. Returns whether the lane has to be notified.
     #[must_use]
     pub fn push(&self, more: &str) -> bool {
         self.write(more.chars().count(), |text| {
@@ -74,7 +75,7 @@ impl Growing {
         })
     }
 
-    /// Writes something else. Returns whether the lane has to be told.
+    /// Replaces the text. Returns whether the lane has to be notified.
     #[must_use]
     pub fn replace(&self, with: &str) -> bool {
         self.write(with.chars().count().max(1), |text| *text = cut(with))
@@ -87,7 +88,7 @@ impl Growing {
         !std::mem::replace(&mut said.told, true)
     }
 
-    /// Characters ever written.
+    /// Returns the number of characters ever written.
     fn chars(&self) -> usize {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).chars
     }
@@ -104,30 +105,30 @@ fn cut(text: &str) -> String {
     text[..end].to_owned()
 }
 
-/// One growing message, as its lane knows it.
+/// A growing message from the view of its lane.
 pub(super) struct Grown {
     text: Arc<Growing>,
     chat: Chat,
     pace: Pace,
     at: At,
-    /// What it says on the platform, as far as that is certain.
+    /// The text on the platform, as far as it is certain.
     shown: Option<String>,
 }
 
-/// Where a growing message is.
+/// The place of a growing message.
 #[derive(Debug, PartialEq)]
 enum At {
-    /// An earlier lane sent it; the store knows.
+    /// An earlier lane sent it; the store knows its message.
     Unread,
-    /// Its first piece is on its way.
+    /// The first piece is being sent.
     Coming,
-    /// There, as this message.
+    /// The platform has it, as this message.
     There(String),
-    /// It shows nothing more on the way: it cannot, or its final text is owed.
+    /// No further edit is shown: the message cannot be edited, or its final text is owed.
     Over,
 }
 
-/// The growing messages of one lane; one at most for each turn that runs there, and one with its progress.
+/// The growing messages of one lane: at most one for each turn that runs there, and one for its progress.
 pub(super) type GrowingMessages = BTreeMap<DeliveryId, Grown>;
 
 impl Grown {
@@ -135,7 +136,7 @@ impl Grown {
         Self { chat: text.chat.clone(), text, pace: Pace::new(rule, now_ms), at, shown: None }
     }
 
-    /// When it is to be shown next; `None` when there is nothing to show.
+    /// Returns the time of the next edit; `None`: nothing is to be shown.
     fn due_ms(&self) -> Option<i64> {
         match self.at {
             At::Unread | At::There(_) => self.pace.due_ms(self.text.chars()),
@@ -145,12 +146,12 @@ impl Grown {
 }
 
 impl OutboxLane {
-    /// Takes a growing message in whose first piece is about to be sent.
+    /// Adds a growing message whose first piece is about to be sent.
     pub(super) fn grow_from(&mut self, text: Arc<Growing>) {
         self.grow_at(text, At::Coming);
     }
 
-    /// A growing message has something new.
+    /// Takes note of new text in a growing message.
     pub(super) fn look_at(&mut self, text: Arc<Growing>) {
         if !self.growing.contains_key(&text.id) {
             self.grow_at(text, At::Unread);
@@ -162,21 +163,22 @@ impl OutboxLane {
         self.growing.insert(text.id, Grown::new(text, at, rule, now_ms));
     }
 
-    /// The text of a growing message is final: nothing is shown on the way any more.
+    /// Stops the edits of a growing message whose text is final.
     pub(super) fn stop_growing(&mut self, id: DeliveryId) {
         if let Some(grown) = self.growing.get_mut(&id) {
             grown.at = At::Over;
         }
     }
 
-    /// Nothing more is shown here on the way.
+    /// Stops the edits of all growing messages of this lane.
     pub(super) fn stop_all_growing(&mut self) {
         for grown in self.growing.values_mut() {
             grown.at = At::Over;
         }
     }
 
-    /// What the end of a part means for a growing message: the first piece is there or not, or all is said.
+    /// Updates a growing message after one of its parts ended: its first piece arrived or not, or its final text is
+    /// settled.
     pub(super) fn note_growth(&mut self, which: Which, state: &PartState) {
         let Some(job) = self.job(which) else { return };
         let (id, n, text) = (job.id(), job.part().n, job.part().text.clone());
@@ -204,22 +206,23 @@ impl OutboxLane {
         }
     }
 
-    /// Whether the message of a delivery says exactly this.
+    /// Returns whether the message of a delivery shows exactly this text.
     pub(super) fn says_already(&self, id: DeliveryId, text: &str) -> bool {
         self.growing.get(&id).and_then(|grown| grown.shown.as_deref()) == Some(text)
     }
 
-    /// The chat of this lane moved.
+    /// Follows the move of this lane's chat.
     pub(super) fn move_growing(&mut self, to: &Chat) {
         for grown in self.growing.values_mut() {
             grown.chat.id.clone_from(&to.id);
             grown.chat.kind = to.kind.clone();
-            // Under the new id its message is nobody's, or in time another one: the final text is sent anew.
+            // Under the new id, the message id is unknown or may become that of another message, so the final text is
+            // sent as a new message.
             grown.at = At::Over;
         }
     }
 
-    /// The growing message that is shown next, and when.
+    /// Returns the growing message that is shown next, with the time.
     pub(super) fn next_piece(&self, now_ms: i64) -> Option<(i64, DeliveryId)> {
         let due = self.growing.iter().filter_map(|(id, grown)| {
             let held = self.holds.until_ms(&self.target.instance, &grown.chat.id, now_ms);
@@ -228,10 +231,10 @@ impl OutboxLane {
         due.min()
     }
 
-    /// Shows what a growing message says by now.
+    /// Shows the current text of a growing message.
     pub(super) async fn show_piece(&mut self, id: DeliveryId) {
         let Some(adapter) = self.host.adapter(&self.target.instance) else { return };
-        // Nothing overtakes what is owed, or what has to be alone in flight.
+        // An edit overtakes neither an owed part nor a part that must be alone in flight.
         let Some(_room) = adapter.try_room_to_deliver() else {
             let now_ms = self.host.now_ms();
             if let Some(grown) = self.growing.get_mut(&id) {
@@ -268,7 +271,7 @@ impl OutboxLane {
         }
     }
 
-    /// What follows from an edit on the way: only its receipt proves what is seen.
+    /// Applies the outcome of an intermediate edit: only its receipt proves what is shown.
     fn after_piece(&mut self, id: DeliveryId, chars: usize, said: Option<String>, outcome: &SendOutcome) {
         let now_ms = self.host.now_ms();
         match outcome {
@@ -288,7 +291,7 @@ impl OutboxLane {
         let Some(grown) = self.growing.get_mut(&id) else { return };
         grown.pace.slow_down(now_ms);
         match outcome {
-            // A later text may do better; nobody may lose the answer over this one.
+            // A later text may be accepted; a refused edit must not cost the final text.
             SendOutcome::Refused { kind: RefusalKind::TooLong | RefusalKind::BadFormat, .. } => {}
             SendOutcome::Refused { .. } => grown.at = At::Over,
             SendOutcome::NotSent { .. } => {}
@@ -296,7 +299,7 @@ impl OutboxLane {
         }
     }
 
-    /// Asks the store for the message of an earlier lane.
+    /// Reads the message that an earlier lane sent from the store.
     async fn find_message(&mut self, id: DeliveryId) {
         if self.growing.get(&id).is_none_or(|grown| grown.at != At::Unread) {
             return;
@@ -316,10 +319,10 @@ impl OutboxLane {
     }
 }
 
-/// Lets a message that grew say that its turn goes on in the next life of the host.
+/// Edits a growing message to announce that its turn continues in the next run of the host.
 ///
-/// It goes past the lane of its chat, which has ended by then: a hint, and nothing is owed for it. The turn's
-/// final text takes its place.
+/// The edit bypasses the lane of its chat, which has ended by then. The edit is a hint, and nothing is owed for it. The
+/// final text of the turn replaces it.
 pub async fn show_parked(host: &Host, adapter: &AdapterHandle, grown: &Growing, said: &str) {
     let there = match host.store.delivery(grown.id).await {
         Ok(delivery) => delivery.and_then(|delivery| delivery.draft_message),
@@ -337,7 +340,7 @@ pub async fn show_parked(host: &Host, adapter: &AdapterHandle, grown: &Growing, 
     tracing::debug!(delivery = %grown.id, ?outcome, "says that it goes on after the restart");
 }
 
-/// What was said so far and that it goes on: one part, so less of the text where there is too much of it.
+/// Renders the text so far with the announcement as one part, and shortens the text to fit.
 async fn parked(adapter: &AdapterHandle, said: &str) -> Option<NewPart> {
     let text = preview(said.trim());
     let limit = usize::try_from(adapter.capabilities().text.limit).unwrap_or(usize::MAX);
@@ -355,7 +358,7 @@ async fn parked(adapter: &AdapterHandle, said: &str) -> Option<NewPart> {
     None
 }
 
-/// What one message shows of an unfinished text: as much as fits, with every fence closed.
+/// Renders the preview of an unfinished text for one message: as much as fits, with every fence closed.
 pub async fn piece(adapter: &AdapterHandle, text: &str) -> Option<NewPart> {
     let text = preview(text);
     if text.trim().is_empty() {
@@ -364,7 +367,7 @@ pub async fn piece(adapter: &AdapterHandle, text: &str) -> Option<NewPart> {
     render(Some(adapter), &text, None, 0).await.into_iter().next()
 }
 
-/// An edit on the way as the adapter gets it.
+/// Builds an intermediate edit for the adapter.
 fn outgoing(id: DeliveryId, purpose: Purpose, chat: Chat, part: &NewPart) -> Outgoing {
     let mut outgoing = Outgoing::text(chat, part.text.clone());
     outgoing.delivery = id.0;

@@ -1,6 +1,5 @@
-//! What all lanes of one instance have in common: waits that the platform asked for,
-//! and how much is held. The one thing that lanes share, since a wait of the whole
-//! instance must be seen by every lane before its next send.
+//! The state that all lanes of one instance share: waits that the platform demanded, and the number of held deliveries.
+//! The lanes share nothing else. A wait of the whole instance must be visible to every lane before its next send.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -36,12 +35,12 @@ impl AllHolds {
         });
     }
 
-    /// Forgets what is over.
+    /// Forgets expired waits.
     pub fn sweep(&self, now_ms: i64) {
         self.locked().values().for_each(|holds| holds.sweep(now_ms));
     }
 
-    /// Deliveries that wait for each instance.
+    /// Returns the number of deliveries that wait for each instance.
     pub fn held(&self) -> Vec<(String, u64)> {
         self.locked().iter().map(|(instance, holds)| (instance.to_string(), holds.held())).collect()
     }
@@ -57,17 +56,17 @@ pub struct Holds {
     clock: Mutex<PenaltyClock>,
     hints: Mutex<HintBudget>,
     held: AtomicU64,
-    /// Until when nothing is sent, because nothing reached the platform; in milliseconds since the Unix epoch.
+    /// The end of the pause after a send did not reach the platform, in milliseconds since the Unix epoch; 0: no pause.
     unreachable_until_ms: AtomicI64,
 }
 
 impl Holds {
-    /// The whole instance waits until this time, or until it has a link again.
+    /// Pauses the whole instance until this time, or until it has a link again.
     pub fn hold_unreachable(&self, until_ms: i64) {
         self.unreachable_until_ms.fetch_max(until_ms, Ordering::Relaxed);
     }
 
-    /// The instance has a link again.
+    /// Ends the pause of an instance that has a link again.
     pub fn reached(&self) {
         self.unreachable_until_ms.store(0, Ordering::Relaxed);
     }
@@ -78,27 +77,28 @@ impl Holds {
         self.locked(|clock| clock.lift(instance, chat));
     }
 
-    /// The moment at which a further hint of this kind may be called in a chat; `None`: too many wait already.
+    /// Returns the moment at which a further hint of this kind may be sent in a chat; `None`: too many wait already.
     pub fn hint_slot(&self, kind: HintKind, chat: &str, now: Instant) -> Option<Instant> {
         self.hints.lock().unwrap_or_else(PoisonError::into_inner).slot(kind, chat, now)
     }
 
-    /// Gives back a moment of [`Self::hint_slot`] at which nothing was called.
+    /// Gives back an unused slot of [`Self::hint_slot`].
     pub fn give_back_hint_slot(&self, kind: HintKind, chat: &str) {
         self.hints.lock().unwrap_or_else(PoisonError::into_inner).give_back(kind, chat);
     }
 
-    /// The whole instance waits until this time.
+    /// Pauses the whole instance until this time.
     pub fn hold_instance(&self, instance: &str, until_ms: i64, now_ms: i64) {
         self.locked(|clock| clock.hold_instance(instance, until_ms.min(farthest_ms(now_ms))));
     }
 
-    /// One chat waits until this time.
+    /// Pauses one chat until this time.
     pub fn hold_chat(&self, instance: &str, chat: &str, until_ms: i64, now_ms: i64) {
         self.locked(|clock| clock.hold_chat(instance, chat, until_ms.min(farthest_ms(now_ms)), now_ms));
     }
 
-    /// Until when a chat has to wait. Nothing waits for longer than was ever asked for: then the clock was set back.
+    /// Returns the end of the wait of a chat. A wait beyond the longest one possible means that the clock was set back,
+    /// and is ignored.
     pub fn until_ms(&self, instance: &str, chat: &str, now_ms: i64) -> Option<i64> {
         let unreachable = Some(self.unreachable_until_ms.load(Ordering::Relaxed)).filter(|until_ms| *until_ms > now_ms);
         self.locked(|clock| clock.held_until(instance, chat, now_ms))
@@ -106,12 +106,12 @@ impl Holds {
             .filter(|until_ms| *until_ms <= farthest_ms(now_ms))
     }
 
-    /// Forgets what is over.
+    /// Forgets expired waits.
     pub fn sweep(&self, now_ms: i64) {
         self.locked(|clock| clock.sweep(now_ms));
     }
 
-    /// Deliveries that wait for the instance.
+    /// Returns the number of deliveries that wait for the instance.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }

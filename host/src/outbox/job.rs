@@ -1,4 +1,4 @@
-//! One delivery on its way: which part is next, what was tried with it, when it may go.
+//! One delivery in progress: its next part, the attempts at it, and the earliest time of the next attempt.
 
 use std::sync::Arc;
 
@@ -10,41 +10,41 @@ use super::Holds;
 use crate::plugins::Trips;
 use crate::store::{DeliveryState, OwedDelivery, OwedPart, PartState};
 
-/// What is put before a text that lost its thread.
+/// The mark before a text whose thread is gone.
 const THREAD_GONE_MARK: &str = "(its thread is gone)";
 
 /// A delivery of a lane. Counts as held until it is dropped.
 pub struct Job {
     /// The delivery as the store has it.
     pub delivery: OwedDelivery,
-    /// Not before this time.
+    /// The earliest time of the next attempt, in milliseconds since the Unix epoch.
     pub due_ms: i64,
-    /// What has to be done about the next part.
+    /// The action that the next part needs.
     pub next: Next,
-    /// How much its adapter had carried when nobody knew what became of the part that is next: its repeat waits for
-    /// more. `None` where nobody has looked since it was read.
+    /// The counters of the adapter when the outcome of the next part became unknown: its repeat waits for further
+    /// traffic. `None`: not checked since the job was loaded.
     pub doubted: Option<Trips>,
-    /// The same, when the part that is next was first not sent for the sake of its whole instance.
+    /// The same counters at the first time that the next part was not sent because of its whole instance.
     pub blamed: Option<Trips>,
-    /// Whether the part that is next did not reach the platform at its last attempt.
+    /// Whether the last attempt at the next part did not reach the platform.
     pub unreachable: bool,
     at: usize,
     holds: Arc<Holds>,
 }
 
-/// What has to be done about a part.
+/// The action that a part needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Send it.
     Send,
-    /// Nobody knows whether it arrived: judge that first.
+    /// Decide about an unknown outcome first.
     Judge,
-    /// Ask the adapter whether it arrived.
+    /// Ask the adapter whether the part arrived.
     Lookup,
 }
 
 impl Job {
-    /// The job of a delivery; `None` when no part of it is open.
+    /// Creates the job of a delivery; `None`: no part of it is open.
     pub fn new(delivery: OwedDelivery, holds: &Arc<Holds>) -> Option<Self> {
         if !delivery.state.is_live() {
             return None;
@@ -64,56 +64,55 @@ impl Job {
         job.turn_to(0).then_some(job)
     }
 
-    /// The delivery's id.
     pub fn id(&self) -> DeliveryId {
         self.delivery.id
     }
 
-    /// The part that is next.
+    /// Returns the next part.
     pub fn part(&self) -> &OwedPart {
         &self.delivery.parts[self.at]
     }
 
-    /// The part that is next, to be changed.
+    /// Returns the next part for a change.
     pub fn part_mut(&mut self) -> &mut OwedPart {
         &mut self.delivery.parts[self.at]
     }
 
-    /// What was tried with the part that is next.
+    /// Returns the facts about earlier attempts at the next part.
     pub fn facts(&self) -> &PartFacts {
         &self.part().facts
     }
 
-    /// Turns to the next open part; `false` when there is none.
+    /// Turns to the next open part; `false`: there is none.
     pub fn advance(&mut self) -> bool {
         self.turn_to(self.at + 1)
     }
 
-    /// The open parts, the next one first.
+    /// Returns the open parts, the next one first.
     pub fn open_parts(&self) -> impl Iterator<Item = &OwedPart> {
         self.delivery.parts[self.at..].iter().filter(|part| !part.state.is_settled())
     }
 
-    /// Replaces the next part and everything behind it.
+    /// Replaces the next part and all parts after it.
     pub fn replace(&mut self, parts: impl IntoIterator<Item = OwedPart>) {
         self.delivery.parts.truncate(self.at);
         self.delivery.parts.extend(parts);
     }
 
-    /// Whether to send the next part is to repeat it.
+    /// Returns whether sending the next part is a repeat.
     pub fn is_repeat(&self) -> bool {
         self.next == Next::Send && self.facts().doubts > 0 && self.edits().is_none()
     }
 
-    /// Whether it is retried alone, out of order.
+    /// Returns whether the job is retried alone, out of order.
     pub fn is_aside(&self) -> bool {
         self.facts().deferred
     }
 
-    /// The next part as the adapter gets it.
+    /// Builds the next part for the adapter.
     pub fn outgoing(&self) -> Outgoing {
         let (delivery, part) = (&self.delivery, self.part());
-        // To change a message to what it says already repeats nothing.
+        // An edit to the same text repeats nothing.
         let mut marks = if self.edits().is_some() { Vec::new() } else { self.facts().marks() };
         if self.facts().thread_dropped {
             marks.push(THREAD_GONE_MARK);
@@ -129,7 +128,7 @@ impl Job {
         outgoing.of = delivery.parts.last().map_or(1, |last| last.n.max(1));
         outgoing.key.clone_from(&part.key);
         outgoing.purpose = delivery.purpose.clone();
-        // Which parts say so is the adapter's to choose: it knows its `reply_mode`.
+        // The adapter chooses the parts that show the reply: it knows its `reply_mode`.
         outgoing.reply_to.clone_from(&delivery.reply_to);
         outgoing.in_reply_to = delivery.in_reply_to.map(|inbox| inbox.0);
         outgoing.format = part.format.clone();
@@ -141,13 +140,14 @@ impl Job {
         outgoing
     }
 
-    /// The message that the next part is the final text of.
+    /// Returns the message that the next part replaces as its final text.
     pub fn edits(&self) -> Option<SentMessage> {
         let id = self.delivery.draft_message.as_ref().filter(|_| self.part().n == 1)?;
         Some(SentMessage::new(self.delivery.chat.clone(), id.clone()))
     }
 
-    /// Notes what became of the first piece of a growing message: what the final text does with it.
+    /// Notes the outcome of the first piece of a growing message, which decides between an edit and a new message for
+    /// the final text.
     pub fn first_piece_settled(&mut self, state: &PartState) {
         if let PartState::Delivered { receipt } = state {
             self.delivery.draft_message = receipt.message_ids.last().cloned();
@@ -155,8 +155,8 @@ impl Job {
         self.carry_doubt();
     }
 
-    /// What is done about the next part where it is a first piece: it is neither repeated nor written otherwise,
-    /// since the final text will be.
+    /// Adapts a step to a first piece: it is neither repeated nor rendered in another form, because the final text
+    /// follows.
     pub fn tempered(&self, step: Step) -> Step {
         let why = match step {
             Step::RepeatMarked { .. } => "nobody knows whether its first piece arrived",
@@ -169,7 +169,7 @@ impl Job {
         Step::Settle(PartState::Abandoned { why: why.to_owned() })
     }
 
-    /// Where nobody knows whether the first piece arrived, the final text is its marked repeat.
+    /// Marks the final text as a repeat if the outcome of the first piece is unknown.
     fn carry_doubt(&mut self) {
         let [first, rest @ ..] = self.delivery.parts.as_mut_slice() else { return };
         if first.n == 0
@@ -180,7 +180,7 @@ impl Job {
         }
     }
 
-    /// Whether the final text goes in place of this first piece, which certainly never arrived.
+    /// Returns whether the final text replaces this first piece, which certainly never arrived.
     fn is_superseded(&self, part: &OwedPart) -> bool {
         part.n == 0
             && self.delivery.state == DeliveryState::Owed
@@ -209,7 +209,7 @@ impl Drop for Job {
     }
 }
 
-/// Whether a wait is the part's own, so that what follows may go on without it.
+/// Returns whether a wait belongs to one part, so that later deliveries may overtake it.
 pub fn is_own(scope: RetryScope) -> bool {
     scope == RetryScope::Part
 }

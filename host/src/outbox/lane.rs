@@ -1,4 +1,4 @@
-//! The lane of one target: what goes next, and what it waits for.
+//! The lane of one target: the order of its deliveries, and their waits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::host::Host;
 use crate::plugins::AdapterHandle;
 use crate::store::OwedDelivery;
 
-/// Deliveries that a lane holds in memory; of those behind them it holds the ids.
+/// Deliveries that a lane holds in memory; of later ones it holds the ids.
 pub const HELD_MAX: usize = 32;
 
-/// A lane with nothing owed ends after this time.
+/// Time after which an idle lane ends.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// A lane waits so long for room with its adapter before it looks whether there is something else to do.
+/// Longest wait for a free slot of the adapter before the lane checks for other work.
 const ROOM: Duration = Duration::from_secs(5);
 
-/// A part that has to be alone in flight waits so long until it is, before its lane looks whether there is something
-/// else to do: what is in flight may take as long as a send.
+/// Longest wait of a part that must be alone in flight before the lane checks for other work: other sends may take this
+/// long.
 const ROOM_ALONE: Duration = Duration::from_secs(90);
 
-/// A lane looks again after this time at the latest, whatever it waits for.
+/// Longest time between two checks of a waiting lane.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// One lane of the outbox.
@@ -41,40 +41,40 @@ pub struct OutboxLane {
     pub(super) target: Target,
     pub(super) holds: Arc<Holds>,
     pub(super) queue: VecDeque<Item>,
-    /// Jobs that stepped aside; each is retried alone.
+    /// Deferred jobs; each is retried alone.
     pub(super) aside: Vec<Job>,
     pub(super) growing: GrowingMessages,
     pub(super) reports: Reports,
     draining: bool,
 }
 
-/// A delivery in line.
+/// A queued delivery.
 pub(super) enum Item {
-    /// Ready to go.
+    /// The delivery is in memory and ready to be sent.
     Here(Box<Job>),
-    /// In the store.
+    /// The delivery is in the store.
     Stored(DeliveryId),
 }
 
-/// Which job.
+/// A reference to a job of the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
-    /// The first in line.
+    /// The first job of the queue.
     Front,
-    /// One that stepped aside.
+    /// A deferred job, by its index.
     Aside(usize),
 }
 
-/// What the lane does next.
+/// The next action of the lane.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
-    /// Read the first in line from the store.
+    /// Read the first delivery of the queue from the store.
     Load,
-    /// Give a job up, because its time is over.
+    /// Abandon a job whose deadline has passed.
     Expire(Which),
     /// Try a job.
     Try(Which),
-    /// Show what a growing message says by now.
+    /// Show the current text of a growing message.
     Show(DeliveryId),
     /// Wait for the adapter, or until a time.
     Wait { until_ms: i64, adapter: bool },
@@ -83,7 +83,7 @@ enum Plan {
 }
 
 impl OutboxLane {
-    /// Makes the lane of a target.
+    /// Creates the lane of a target.
     pub fn new(host: Arc<Host>, target: Target, holds: Arc<Holds>) -> Self {
         Self {
             host,
@@ -97,7 +97,7 @@ impl OutboxLane {
         }
     }
 
-    /// Lives until the dispatcher closes the mailbox, or until the host ends.
+    /// Runs until the dispatcher closes the mailbox, or until the host ends.
     pub async fn run(mut self, mut mailbox: mpsc::UnboundedReceiver<OutboxMessage>) {
         let host = Arc::clone(&self.host);
         let mut taken = 0;
@@ -167,7 +167,7 @@ impl OutboxLane {
             OutboxMessage::Grown(id) => {
                 self.stop_growing(id);
                 self.forget(id);
-                // The store knows whether the first piece arrived, which may have been settled since.
+                // The first piece may have been settled meanwhile; the store has its state.
                 let at = self.place_of(id);
                 self.queue.insert(at, Item::Stored(id));
             }
@@ -207,8 +207,8 @@ impl OutboxLane {
         if job.is_aside() { self.aside.push(job) } else { self.queue.push_back(Item::Here(Box::new(job))) }
     }
 
-    /// Returns the index in line of a message whose first piece stood before everything that was owed later. A
-    /// delivery of which something was tried keeps its place.
+    /// Returns the queue index for a message whose first piece came before everything owed later. A delivery that was
+    /// attempted keeps its place.
     fn place_of(&self, id: DeliveryId) -> usize {
         let is_later = |item: &Item| match item {
             Item::Here(job) => job.id() > id && job.delivery.parts.iter().all(|part| part.facts.attempts == 0),
@@ -225,7 +225,7 @@ impl OutboxLane {
         });
     }
 
-    /// Whether a delivery is in this lane.
+    /// Returns whether a delivery is in this lane.
     pub(super) fn has(&self, id: DeliveryId) -> bool {
         let in_line = self.queue.iter().any(|item| match item {
             Item::Here(job) => job.id() == id,
@@ -234,7 +234,7 @@ impl OutboxLane {
         in_line || self.aside.iter().any(|job| job.id() == id)
     }
 
-    /// Every job that is in memory.
+    /// Returns every job in memory.
     pub(super) fn jobs(&mut self) -> impl Iterator<Item = &mut Job> {
         let in_line = self.queue.iter_mut().filter_map(|item| match item {
             Item::Here(job) => Some(&mut **job),
@@ -243,11 +243,11 @@ impl OutboxLane {
         in_line.chain(self.aside.iter_mut())
     }
 
-    /// Tries a job once there is room for it, if it is still what comes next by then.
+    /// Tries a job once the adapter has a free slot, if it is still the next one by then.
     async fn attempt_in_line(&mut self, which: Which) {
         let host = Arc::clone(&self.host);
         let Some(adapter) = host.adapter(&self.target.instance) else { return self.attempt(which).await };
-        // Before it has room: what waits for a sign of life keeps nobody else from being sent.
+        // Before a slot is taken: a job that waits for proof of the link must not block other jobs.
         if !self.is_sure_of_the_link(which, &adapter).await {
             return;
         }
@@ -257,7 +257,7 @@ impl OutboxLane {
             async { if alone { adapter.room_to_deliver_alone().await } else { adapter.room_to_deliver().await } };
         let room = tokio::select! {
             room = room => room,
-            // Orders and deadlines are looked at before it waits again.
+            // Orders and deadlines are checked before the next wait.
             () = tokio::time::sleep(patience) => return,
             () = host.parking.cancelled() => return,
         };
@@ -267,8 +267,8 @@ impl OutboxLane {
         drop(room);
     }
 
-    /// Whether a repeat may go: its adapter has carried something since nobody knew what became of the first. Waits
-    /// for that a while; orders and deadlines are looked at before it waits again.
+    /// Returns whether a repeat may be sent: the adapter has carried other traffic since the outcome became unknown.
+    /// Waits a while for that; orders and deadlines are checked before the next wait.
     async fn is_sure_of_the_link(&mut self, which: Which, adapter: &AdapterHandle) -> bool {
         let Some(job) = self.job(which).filter(|job| job.is_repeat()) else { return true };
         let doubted = *job.doubted.get_or_insert_with(|| adapter.trips());
@@ -292,7 +292,7 @@ impl OutboxLane {
         }
     }
 
-    /// The same, to be read.
+    /// Returns a job for reading.
     pub(super) fn seen(&self, which: Which) -> Option<&Job> {
         match which {
             Which::Front => match self.queue.front() {
@@ -314,7 +314,7 @@ impl OutboxLane {
         }
     }
 
-    /// Decides what to do next. Pure: the same lane at the same time decides alike.
+    /// Decides on the next action. Pure: the result depends only on the lane and the time.
     fn plan(&self, now_ms: i64) -> Plan {
         let front = match self.queue.front() {
             Some(Item::Stored(_)) => return Plan::Load,
@@ -326,7 +326,7 @@ impl OutboxLane {
         let online = self.is_online();
         let backoff_ms_max =
             i64::try_from(self.host.live().config.delivery.backoff_max.as_millis()).unwrap_or(i64::MAX);
-        // Nothing waits for longer than this: then the clock was set back.
+        // No wait is longer than this; a longer one means that the clock was set back.
         let farthest_ms = now_ms.saturating_add(backoff_ms_max.max(WAIT_TOLD_MS_MAX));
         let mut wait: Option<i64> = None;
         for (which, job) in candidates {
@@ -340,7 +340,7 @@ impl OutboxLane {
             if online && due_ms <= now_ms && !self.is_left_to_the_next_life(job) {
                 return Plan::Try(which);
             }
-            // One millisecond past the deadline it is over.
+            // The deadline has passed one millisecond after it.
             let look_ms = if online { due_ms.min(deadline_ms + 1) } else { deadline_ms + 1 };
             wait = Some(wait.map_or(look_ms, |earliest| earliest.min(look_ms)));
         }
@@ -354,14 +354,15 @@ impl OutboxLane {
         wait.map_or(Plan::Idle, |until_ms| Plan::Wait { until_ms, adapter: !online })
     }
 
-    /// The deadline of a job in this run of the host.
+    /// Returns the deadline of a job in this run of the host.
     pub(super) fn deadline_ms(&self, job: &Job, now_ms: i64) -> i64 {
         let delivery = &job.delivery;
         let times = (delivery.created_ms, delivery.deadline_ms);
         deadline_in_this_run(&delivery.purpose, times, self.host.awake_since_ms(), now_ms)
     }
 
-    /// Whether a repeat waits for a sign of life while the host drains: nobody knows when there is one.
+    /// Returns whether a repeat waits for proof of the link while the host drains. The wait has no known end, so the
+    /// job is left to the next run.
     fn is_left_to_the_next_life(&self, job: &Job) -> bool {
         let adapter = self.host.adapter(&self.target.instance).filter(|_| self.draining && job.is_repeat());
         adapter.is_some_and(|adapter| !job.doubted.is_some_and(|doubted| adapter.is_proven_since(doubted)))
@@ -379,12 +380,12 @@ impl OutboxLane {
     async fn adapter_online(&self) {
         match self.host.adapter(&self.target.instance) {
             Some(adapter) => adapter.reached(&self.target.chat).await,
-            // An instance without a section: the dispatcher says `Look` when that changes.
+            // An instance without a section: the dispatcher sends `Look` when that changes.
             None => std::future::pending().await,
         }
     }
 
-    /// Reads the first in line from the store.
+    /// Reads the first delivery of the queue from the store.
     async fn load(&mut self) {
         let Some(Item::Stored(id)) = self.queue.front() else { return };
         let id = *id;
@@ -407,9 +408,9 @@ impl OutboxLane {
     }
 }
 
-/// When what is due at `due_ms` may go while its chat is held. A wait that outlasts the deadline of an answer leaves it
-/// one try shortly before that: such a figure is often larger than it has to be. What the host says itself is not worth
-/// that, and comes late enough as it is.
+/// Returns the time at which a job that is due at `due_ms` may be sent while its chat is held. A wait beyond the
+/// deadline of an answer still leaves one attempt shortly before the deadline, because platforms often demand longer
+/// waits than necessary. Notices and questions of the host get no such attempt.
 fn due(due_ms: i64, deadline_ms: i64, purpose: &Purpose, held: Option<i64>) -> i64 {
     let is_notice = matches!(purpose, Purpose::Notice | Purpose::Ask);
     let held = held.map(|until| if until > deadline_ms && !is_notice { deadline_ms - LAST_TRY_MS } else { until });

@@ -1,26 +1,21 @@
-//! What is owed, until it is settled: the only way by which the host speaks.
+//! The outbox: committed deliveries until they are settled. The host sends messages in no other way.
 //!
-//! A delivery is committed with all its parts before anything is sent. It then goes
-//! to the lane of its target (instance, chat, thread), a task that the dispatcher
-//! makes on demand:
+//! A delivery is committed with all its parts before anything is sent. It then goes to the lane of its target
+//! (instance, chat, thread), a task that the dispatcher creates on demand:
 //!
-//! * parts go strictly in order, one at a time: claim → send → settle, where claim
-//!   and settle are commits; a crash between them leaves a part that recovery finds
-//!   as *unknown* and resolves by the class of the adapter;
-//! * what an outcome leads to is [`hermes_core::delivery::next_step`]; here it is
-//!   only carried out ([`attempt`]);
-//! * what a platform asked to wait for holds the chat or the whole instance
-//!   ([`holds`]); a part that fails for its own sake steps aside after a while and is
-//!   retried alone ([`job`]);
-//! * a message that grows is committed with its first piece; what is shown of it before
-//!   its final text is owed are edits that may be lost ([`growing`]);
-//! * what asks a question says so when it is there, or will not be ([`asked`]);
-//! * what will not arrive is reported in its chat, once ([`report`]);
-//! * while the adapter is not online the lane waits, and nothing is lost by waiting:
-//!   the rows are in the store, and beyond [`lane::HELD_MAX`] only their ids in memory.
+//! * Parts are sent strictly in order, one at a time: claim → send → settle, where claim and settle are commits. A
+//!   crash between them leaves a part that recovery finds as *unknown* and resolves by the class of the adapter.
+//! * [`hermes_core::delivery::next_step`] decides what follows from an outcome; [`attempt`] only carries it out.
+//! * A wait that the platform demands holds the chat or the whole instance ([`holds`]). A part that keeps failing on
+//!   its own is deferred and retried alone ([`job`]).
+//! * A growing message is committed with its first piece. Until its final text is owed, it is shown by edits that may
+//!   be lost ([`growing`]).
+//! * The delivery of a question reports when the question has arrived, or will not arrive ([`asked`]).
+//! * A message that will not arrive is reported in its chat, once ([`report`]).
+//! * A lane waits while its adapter is not online. Nothing is lost by waiting: the rows are in the store, and beyond
+//!   [`lane::HELD_MAX`] only their ids are in memory.
 //!
-//! Not here: what is said and why (see [`crate::turn`]), and how it is rendered
-//! ([`crate::render`]).
+//! Other modules decide about the content of messages (see [`crate::turn`]) and render it ([`crate::render`]).
 
 mod asked;
 mod attempt;
@@ -45,52 +40,52 @@ pub use growing::PARKED;
 pub use holds::{AllHolds, Holds};
 pub use lane::OutboxLane;
 
-/// What one lane serves: everything for one chat and thread of one instance, in order.
+/// The target of one lane: one chat and thread of one instance, whose deliveries are sent in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     /// The instance.
     pub instance: Arc<str>,
-    /// Id of the chat.
+    /// The id of the chat.
     pub chat: String,
-    /// The thread in it.
+    /// The thread of the chat.
     pub thread: Option<String>,
 }
 
 impl Target {
-    /// The target of what goes to `chat`.
+    /// Returns the target of deliveries to `chat`.
     pub fn of(instance: &str, chat: &Chat) -> Self {
         Self { instance: Arc::from(instance), chat: chat.id.clone(), thread: chat.thread.clone() }
     }
 }
 
-/// What the dispatcher tells a lane.
+/// A message from the dispatcher to a lane.
 #[derive(Debug)]
 pub enum OutboxMessage {
-    /// A delivery is committed and wants to go.
+    /// A delivery is committed and can be sent.
     Owed(Box<OwedDelivery>),
-    /// The first piece of a growing message is committed and wants to go.
+    /// The first piece of a growing message is committed and can be sent.
     Draft(Box<OwedDelivery>, Arc<Growing>),
-    /// A growing message has something new.
+    /// A growing message has new text.
     Grows(Arc<Growing>),
-    /// A growing message has ended; the store has what is owed of it.
+    /// A growing message has ended; the store has its owed parts.
     Grown(DeliveryId),
-    /// A delivery is as the store has it: it begins anew, or goes no more.
+    /// The store has another state of this delivery: it starts again, or is no longer sent.
     Refresh(DeliveryId, Option<Box<OwedDelivery>>),
-    /// Nobody can write to this chat until it speaks again.
+    /// The chat cannot be written to until it sends an event again.
     Dead(String),
     /// The chat continues under another id.
     Moved(Chat),
-    /// The adapter may be another one than before.
+    /// The adapter may have been replaced.
     Look,
     /// The adapter has a link: parts that did not reach the platform are tried at once.
     Linked,
-    /// Everything is tried at once, whatever it waits for.
+    /// Every job is tried at once, whatever it waits for.
     Now,
     /// Send what can be sent at once, then end.
     Drain,
 }
 
-/// The delivery that `end_turn`, `command` or `owe` has just committed, as the store holds it.
+/// Returns the delivery that `end_turn`, `command` or `owe` has just committed, as the store holds it.
 pub fn owed(id: DeliveryId, new: NewDelivery, key: impl Fn(u32) -> String) -> OwedDelivery {
     let state = if new.is_draft() { DeliveryState::Drafting } else { DeliveryState::Owed };
     let parts = new

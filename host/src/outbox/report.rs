@@ -16,7 +16,7 @@ use super::owed;
 use crate::context::compose;
 use crate::store::{NewDelivery, OwedDelivery, PartState};
 
-/// The longest quotation of a platform's words in a notice, in characters.
+/// The longest quotation of a platform's detail in a notice, in characters.
 const DETAIL_CHARS_MAX: usize = 200;
 
 /// The deliveries that a lane has reported.
@@ -24,7 +24,7 @@ const DETAIL_CHARS_MAX: usize = 200;
 pub(super) struct Reports {
     /// The delivery that was reported last.
     about: Option<DeliveryId>,
-    /// The notice that says so.
+    /// The notice about that delivery.
     notice: Option<DeliveryId>,
 }
 
@@ -43,7 +43,7 @@ impl OutboxLane {
         let (text, chat) = (sentence(delivery.id, state)?, delivery.chat.clone());
         let mut notice = compose(&self.host, &self.target.instance, chat, Purpose::Notice, text).await;
         notice.session.clone_from(&delivery.session);
-        // It waits for the next healthy moment of the chat, as long as the message itself did.
+        // The notice waits for the chat to become reachable, as long as the message itself did.
         let span = self.host.live().config.delivery.reply_deadline;
         let span_ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
         notice.deadline_ms = notice.created_ms.saturating_add(span_ms);

@@ -1,4 +1,4 @@
-//! Other parts in place of those that a platform refused.
+//! Replacements for parts that a platform refused.
 
 use hermes_markup::measure;
 use hermes_protocol::{Format, TextUnit};
@@ -11,10 +11,10 @@ use crate::store::{NewPart, OwedPart};
 /// A part that was too long although it kept the declared limit is split to this share of it.
 const SHARE: u32 = 2;
 
-/// The least that a part is split to.
+/// The smallest limit of a part.
 const LIMIT_MIN: u32 = 64;
 
-/// The next part plainly, and those behind it as they are.
+/// Returns the next part as plain text, and the parts after it unchanged.
 pub fn plain_from(job: &Job) -> Vec<NewPart> {
     let mut parts = rest(job);
     if let Some(first) = parts.first_mut() {
@@ -24,8 +24,8 @@ pub fn plain_from(job: &Job) -> Vec<NewPart> {
     parts
 }
 
-/// What is left of the delivery in smaller parts: rendered anew where nothing of it has
-/// gone out, else plainly from the sources of what is left.
+/// Returns the rest of the delivery in smaller parts: rendered again if no part was sent, else as plain text from the
+/// sources of the remaining parts.
 pub async fn smaller(adapter: Option<&AdapterHandle>, job: &Job) -> Vec<NewPart> {
     let declared = adapter.map(|adapter| adapter.capabilities().text.clone()).unwrap_or_default();
     let longest = job.part().text.chars().count();
@@ -64,7 +64,7 @@ fn as_new(part: &OwedPart) -> NewPart {
     }
 }
 
-/// Cuts a plain text into pieces within the limit, at line ends and spaces where there are any.
+/// Cuts a plain text into pieces within the limit, preferably at line ends and spaces.
 fn cut(text: &str, limit: u32, counted: &TextUnit) -> Vec<String> {
     let counted = unit(counted);
     let fits = |piece: &str| measure(piece, counted) <= limit as usize;
