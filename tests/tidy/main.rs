@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 /// Permitted internal imports of each package, and the external crates that it must not use.
-/// `host/ARCHITECTURE.md` describes them in words.
+/// `host/docs/architecture.md` describes them in words.
 const MAY_IMPORT: &[(&str, &[&str], &[&str])] = &[
     ("hermes-adapter-abi", &[], &["serde", "serde_json", "tokio"]),
     ("hermes-protocol", &[], &["tokio", "reqwest", "rusqlite", "abi_stable"]),
@@ -313,6 +313,39 @@ fn reads_field(source: &str, field: &str) -> bool {
         let after = source[at + found.len()..].chars().next();
         after.is_none_or(|c| c != '(' && c != '_' && !c.is_ascii_alphanumeric())
     })
+}
+
+#[test]
+fn every_test_that_a_decision_names_exists() {
+    let mut defined: BTreeSet<String> = BTreeSet::new();
+    for path in run("git", &["ls-files", "*.rs", "*.py"]).lines() {
+        let Ok(source) = fs::read_to_string(root().join(path)) else { continue };
+        for line in source.lines() {
+            let line = line.trim_start().trim_start_matches("pub ").trim_start_matches("async ");
+            if let Some(rest) = line.strip_prefix("fn ").or_else(|| line.strip_prefix("def ")) {
+                defined.insert(rest.split(['(', '<']).next().unwrap_or_default().to_owned());
+            }
+        }
+    }
+    let mut missing = Vec::new();
+    let pages = run("git", &["ls-files", "host/docs/decisions/*.md"]);
+    for path in pages.lines() {
+        let Ok(page) = fs::read_to_string(root().join(path)) else { continue };
+        let sentence = |name: &&str| {
+            let is_name = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            is_name && name.matches('_').count() >= 4
+        };
+        let named = page.split('`').skip(1).step_by(2).filter(sentence);
+        missing.extend(named.filter(|name| !defined.contains(*name)).map(|name| format!("{path}: {name}")));
+    }
+    assert!(pages.lines().count() > 40, "the decisions were not found");
+    assert!(missing.is_empty(), "a decision names a test that does not exist:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn the_architecture_page_is_short() {
+    let page = fs::read_to_string(root().join("host/docs/architecture.md")).expect("the page exists");
+    assert!(page.lines().count() <= 150, "host/docs/architecture.md has more than 150 lines");
 }
 
 #[test]
