@@ -46,7 +46,7 @@ pub async fn adapter(context: &Context, command: AdapterCommand) -> Result<(), F
     }
 }
 
-/// The host's view when it runs, else what lies in the folders.
+/// Lists the adapters of the running host, or the libraries in the folders if none runs.
 async fn list(context: &Context, json: bool) -> Result<(), Failure> {
     let home = context.home()?;
     match Client::connect(&home).await {
@@ -66,7 +66,7 @@ async fn list(context: &Context, json: bool) -> Result<(), Failure> {
     }
 }
 
-/// A library as `status` shows one that nothing runs.
+/// Converts a library without an instance into a line of `status`.
 fn available(found: &Found) -> AdapterStatus {
     let file = found.path.file_stem().unwrap_or_default().to_string_lossy();
     let (id, version, state, reason) = match &found.manifest {
@@ -103,7 +103,7 @@ fn inspect(file: &Path, json: bool) -> Result<(), Failure> {
     if json { print_json(&manifest) } else { print(&describe(&manifest)) }
 }
 
-/// What an adapter is and asks for, for people.
+/// Formats the manifest of an adapter for people.
 fn describe(manifest: &Manifest) -> String {
     let mut out = format!(
         "{} ({} {}), built with SDK {} for {}\n",
@@ -152,7 +152,7 @@ async fn add(context: &Context, file: &Path) -> Result<(), Failure> {
     judged(&file, &manifest.id, &settings).await?;
     let folder = settings.search.folders.last().cloned().unwrap_or_else(|| settings.home.join("plugins"));
     let target = folder.join(format!("{}.so", manifest.id));
-    // A library of this id under another name would keep both from starting.
+    // Two files with the same id would keep each other from starting.
     let old = in_folders(&settings, &manifest.id);
     let target = old.first().cloned().unwrap_or(target);
     if fs::canonicalize(&file).ok() != fs::canonicalize(&target).ok() || !target.exists() {
@@ -180,8 +180,8 @@ async fn add(context: &Context, file: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Lets a library through that no step of `adapter check` refuses. It is judged as it will lie in the folder: who may
-/// write where it comes from is no matter.
+/// Accepts a library that passes every step of `adapter check`. It is checked as a copy, with the owner and mode that
+/// it will have in the folder; those of the original do not matter.
 async fn judged(file: &Path, id: &str, settings: &AdapterSettings) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| Failure::failed(format!("{} cannot be judged ({error})", file.display()));
     let folder = Scratch::make("add").map_err(cannot)?;
@@ -214,7 +214,7 @@ async fn remove(context: &Context, id: &str) -> Result<(), Failure> {
     say(&format!("{id} is removed ({})", if names.is_empty() { "its hash only".to_owned() } else { names.join(", ") }))
 }
 
-/// What concerns files: a wrong or unset key of an adapter, or of the agent, is none of it.
+/// Returns the settings that concern files. A wrong or missing key of an adapter or of the agent is ignored.
 pub(super) fn settings(context: &Context) -> Result<AdapterSettings, Failure> {
     let (config, mut problems) = config::read(context.sources.clone())?;
     problems.0.retain(|problem| problem.key.is_empty() || problem.key.split('.').next() == Some("host"));
@@ -224,7 +224,7 @@ pub(super) fn settings(context: &Context) -> Result<AdapterSettings, Failure> {
     Ok(config.adapter_settings(context.beside.as_deref()))
 }
 
-/// The files of an id in the plugins folders; what lies beside the binary belongs to the installation.
+/// Returns the files of an id in the plugins folders. Files beside the binary belong to the installation.
 fn in_folders(settings: &AdapterSettings, id: &str) -> Vec<PathBuf> {
     plugins::discover(&settings.search)
         .into_iter()
@@ -234,16 +234,16 @@ fn in_folders(settings: &AdapterSettings, id: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Copies in one step: the target is the old file or the whole new one.
+/// Copies a file atomically: the target is either the old file or the complete new one.
 pub(super) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     if fs::metadata(from)?.len() > LIBRARY_BYTES_MAX {
         return Err(std::io::Error::other(format!("it is larger than {LIBRARY_BYTES_MAX} bytes")));
     }
     let folder = to.parent().unwrap_or(Path::new("."));
-    // The home may be made here, and is for its owner only.
+    // The home may be created here, with access for its owner only.
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let temporary = to.with_extension("so.tmp");
-    // Whatever lies there is from a copy that was cut off.
+    // A temporary file is a leftover of an interrupted copy.
     let _ = fs::remove_file(&temporary);
     let mut out = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&temporary)?;
     std::io::copy(&mut fs::File::open(from)?, &mut out)?;

@@ -1,4 +1,4 @@
-//! What can be written on the command line.
+//! The arguments of the command line.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub struct Cli {
     /// The home folder [default: $HERMES_HOST_HOME, then ~/.hermes-host]
     #[arg(long, global = true, value_name = "PATH")]
     pub home: Option<PathBuf>,
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub(super) command: Command,
 }
@@ -112,7 +112,7 @@ pub(super) enum Command {
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct HandoffArgs {
-    /// What else to do.
+    /// The subcommand, if there is one.
     #[command(subcommand)]
     pub command: Option<HandoffCommand>,
     /// An id, a unique beginning of one, or a title
@@ -147,7 +147,7 @@ pub(super) enum HandoffCommand {
     Cancel(OneSession),
 }
 
-// What stands above these two structures would be shown as help.
+// A doc comment on these two structures would be shown as help.
 
 #[derive(Debug, Args)]
 pub(super) struct Listed {

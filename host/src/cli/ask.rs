@@ -1,4 +1,4 @@
-//! Asking the running host, or the store when none runs.
+//! Requests to the running host, or to the store if none runs.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::control::{Client, ClientError, ControlReply, ControlRequest, records}
 use crate::status::human::is_shown;
 use crate::store::Store;
 
-/// Asks the running host; without one the command ends with 69.
+/// Sends a request to the running host. Without a host the command ends with 69.
 pub async fn host(context: &Context, request: &ControlRequest) -> Result<ControlReply, Failure> {
     let home = context.home()?;
     let mut client = match Client::connect(&home).await {
@@ -25,7 +25,7 @@ pub async fn host(context: &Context, request: &ControlRequest) -> Result<Control
     answered(client.ask(request).await?)
 }
 
-/// The configuration file of the running host; `None` when no host runs, or when it has none.
+/// Returns the configuration file of the running host; `None` if no host runs, or if it has none.
 pub async fn running_file(context: &Context) -> Option<PathBuf> {
     let home = context.home().ok()?;
     held_by(&home)?;
@@ -35,7 +35,7 @@ pub async fn running_file(context: &Context) -> Option<PathBuf> {
     }
 }
 
-/// A host that cannot be asked: it has no socket yet or any more.
+/// Returns the failure for a host that holds the lock but has no reachable socket.
 pub(super) fn deaf(home: &Path, pid: u32) -> Failure {
     Failure::no_host(format!(
         "the host of {} (process {pid}) cannot be asked: it is starting or stopping, or somebody removed its control \
@@ -44,7 +44,7 @@ pub(super) fn deaf(home: &Path, pid: u32) -> Failure {
     ))
 }
 
-/// Asks the running host, or reads the store under its lock when none runs.
+/// Sends a request to the running host, or reads the store under its lock if none runs.
 pub async fn host_or_store(context: &Context, request: &ControlRequest) -> Result<ControlReply, Failure> {
     let home = context.home()?;
     match Client::connect(&home).await {
@@ -83,7 +83,7 @@ pub(super) fn answered(reply: ControlReply) -> Result<ControlReply, Failure> {
     }
 }
 
-/// Asks the host for something that is done rather than told, and prints its sentence.
+/// Sends a command to the host and prints its answer.
 pub async fn done(context: &Context, request: &ControlRequest) -> Result<(), Failure> {
     match host(context, request).await? {
         ControlReply::Done { message } => say(&message),
@@ -91,7 +91,7 @@ pub async fn done(context: &Context, request: &ControlRequest) -> Result<(), Fai
     }
 }
 
-/// The host answered with something else than was asked for: two releases meet.
+/// Returns the failure for an answer of the wrong type, which happens between different releases.
 pub fn unexpected(reply: &ControlReply) -> Failure {
     let kind = serde_json::to_value(reply).ok();
     let kind = kind.as_ref().and_then(|reply| reply.get("type")).and_then(serde_json::Value::as_str).unwrap_or("?");
@@ -103,20 +103,20 @@ pub fn say(text: &str) -> Result<(), Failure> {
     print(&format!("{text}\n"))
 }
 
-/// Prints text for people. Names and words in it come from strangers, so nothing reaches the terminal but text.
+/// Prints text for people. Names and words in it come from unknown senders, so control characters are removed.
 pub fn print(text: &str) -> Result<(), Failure> {
     write_out(&plain(text))
 }
 
-/// The text without what could command a terminal or hide in it.
+/// Removes characters that could control a terminal or hide in it.
 pub fn plain(text: &str) -> String {
     text.chars().filter(|c| is_shown(*c) || matches!(c, '\n' | '\t')).collect()
 }
 
-/// Writes to the standard output; a reader that went away is no failure.
+/// Writes to standard output. A closed reader is not an error.
 fn write_out(text: &str) -> Result<(), Failure> {
     if cfg!(test) {
-        // The test harness keeps what this macro prints, and only that.
+        // The test harness captures only the output of this macro.
         print!("{text}");
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! `adapter certify`: the conformance lists on a built library, and what they say together.
+//! `adapter certify`: the conformance lists on a built library, and their combined verdict.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -20,40 +20,40 @@ use crate::config::nearest;
 use crate::plugins::{self, Isolation};
 use crate::status::human::one_line;
 
-/// How long one isolation may take; a silent platform alone may be waited for a minute and a half.
+/// Deadline of one isolation. A platform that does not answer can take a minute and a half of it.
 const TRIAL_WAIT: Duration = Duration::from_secs(600);
 
 /// The largest report that is read, in bytes.
 const REPORT_BYTES_MAX: u64 = 4 << 20;
 
-/// Characters of one line of what was said meanwhile.
+/// The longest line of background output, in characters.
 const ASIDE_CHARS_MAX: usize = 300;
 
-/// Characters of what was seen.
+/// The longest observation, in characters.
 const SEEN_CHARS_MAX: usize = 600;
 
-/// What is put to the test.
+/// The arguments of a certification.
 pub(super) struct Trial {
     pub file: PathBuf,
     pub sample: Option<PathBuf>,
-    /// `None`: both.
+    /// `None`: both isolations.
     pub isolation: Option<String>,
-    /// Ids of cases; none: all.
+    /// Ids of cases; empty: all.
     pub cases: Vec<String>,
     pub json: bool,
 }
 
-/// One case and how it ended.
+/// The result of one case.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Line {
     id: String,
     sentence: String,
     /// `passed`, `failed`, `skipped` or `crashed`.
     verdict: String,
-    /// What was seen, or why it was skipped.
+    /// The observation, or the reason why the case was skipped.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     detail: String,
-    /// What the stage and the adapter's log said while a case ran that failed.
+    /// Output of the platform simulator and the adapter's log during a failed case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     aside: Vec<String>,
 }
@@ -65,16 +65,16 @@ struct Tried {
     cases: Vec<Line>,
 }
 
-/// Everything together.
+/// The report on all isolations.
 #[derive(Debug, Serialize)]
 struct Report {
     verdict: String,
     isolations: Vec<Tried>,
-    /// What the adapter declares and no case asks for.
+    /// Declared capabilities that no case tests.
     not_asked: Vec<&'static str>,
 }
 
-/// Runs a trial in children, or with `here` one isolation in this process.
+/// Runs a certification in child processes, or with `here` one isolation in this process.
 pub(super) async fn certify(context: &Context, trial: Trial, here: bool) -> Result<(), Failure> {
     let isolations: Vec<Isolation> = [Isolation::InProcess, Isolation::Process]
         .into_iter()
@@ -83,7 +83,7 @@ pub(super) async fn certify(context: &Context, trial: Trial, here: bool) -> Resu
     if let (true, [isolation]) = (here, &isolations[..]) {
         return inside(context, &trial, *isolation).await;
     }
-    // What is wrong with the words is said once, before anything runs.
+    // Wrong arguments are reported once, before any case runs.
     sample(context, &trial)?;
     known(&trial.cases)?;
     let judged = adapter::settings(context)?;
@@ -92,7 +92,7 @@ pub(super) async fn certify(context: &Context, trial: Trial, here: bool) -> Resu
     }
     let tried = tokio::select! {
         tried = in_children(context, &trial, isolations) => tried?,
-        // Who is dropped here leaves no folder and no child.
+        // Dropping the other future removes its folder and its child.
         () = ended() => return Err(Failure::failed("it was ended before its last case")),
     };
     let manifest = plugins::inspect(&context.sources.cwd.join(&trial.file));
@@ -110,7 +110,7 @@ pub(super) async fn certify(context: &Context, trial: Trial, here: bool) -> Resu
     }
 }
 
-/// Refuses ids that no case has.
+/// Refuses unknown case ids.
 fn known(cases: &[String]) -> Result<(), Failure> {
     let ids = || CASES.iter().chain(STAGED_CASES).map(|case| case.id);
     let Some(wrong) = cases.iter().find(|wanted| ids().all(|id| id != wanted.as_str())) else { return Ok(()) };
@@ -121,7 +121,7 @@ fn known(cases: &[String]) -> Result<(), Failure> {
     Err(Failure::usage(format!("no case has the id {wrong:?}; {hint}")))
 }
 
-/// The verdict in words; who asks for some cases only is certified by nothing.
+/// Returns the verdict in words. A selection of cases certifies nothing.
 fn said(tried: &[Tried], cases: &[String]) -> String {
     match verdict(tried) {
         Certified::No => Certified::No.to_string(),
@@ -130,7 +130,7 @@ fn said(tried: &[Tried], cases: &[String]) -> String {
     }
 }
 
-/// When somebody ends this process.
+/// Waits for a signal that ends this process.
 async fn ended() {
     let Ok(mut term) = signal(SignalKind::terminate()) else { return std::future::pending().await };
     tokio::select! {
@@ -162,30 +162,30 @@ fn sample(context: &Context, trial: &Trial) -> Result<Sample, Failure> {
     }
 }
 
-/// Runs the cases here. The library may end this process.
-/// Each case is a line of JSON on standard output as it ends.
+/// Runs the cases in this process, which the library may end. Each result is written to standard output as a line of
+/// JSON.
 async fn inside(context: &Context, trial: &Trial, isolation: Isolation) -> Result<(), Failure> {
     let sample = sample(context, trial)?;
     let mut settings = adapter::settings(context)?;
-    // What it keeps is none of the home's.
+    // The state of the test is kept outside of the home.
     let home = std::env::temp_dir().join(format!("hermes-certify-{}", std::process::id()));
     let made = std::fs::DirBuilder::new().mode(0o700).create(&home);
     made.map_err(|error| Failure::failed(format!("{} cannot be made ({error})", home.display())))?;
     settings.home.clone_from(&home);
     let tell = |outcome: &Outcome| {
         let line = serde_json::to_string(&line(outcome)).expect("a line is always JSON");
-        // Whoever asked is gone, and ends this process.
+        // The parent process is gone, and ends this process.
         let _ = writeln!(std::io::stdout(), "{line}");
     };
     let mut watch = Watch::of(trial.cases.clone()).telling(tell);
     let file = context.sources.cwd.join(&trial.file);
     let outcomes = plugins::certify(&file, &sample, isolation, settings, &mut watch).await;
-    // What is left of it harms nobody.
+    // A folder that stays does no harm.
     let _ = std::fs::remove_dir_all(&home);
     outcomes.map(drop).map_err(Failure::failed)
 }
 
-/// Runs the cases in a child of this program; one that crashes is a case of its own.
+/// Runs the cases in a child of this program. A crash is reported as a case of its own.
 async fn in_child(
     context: &Context,
     trial: &Trial,
@@ -194,7 +194,7 @@ async fn in_child(
 ) -> Result<Vec<Line>, Failure> {
     let mut command = tokio::process::Command::new("/proc/self/exe");
     command.args(words(context, trial, isolation)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Whatever becomes of it, its folder goes with ours.
+    // The child's temporary files are removed with this folder.
     command.env("TMPDIR", &scratch.path).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| Failure::failed(format!("no child can be started ({error})")))?;
     let (mut lines, mut complained) = (Vec::new(), Vec::new());
@@ -204,10 +204,10 @@ async fn in_child(
             let Some(out) = out else { return };
             let mut told = BufReader::new(out.take(REPORT_BYTES_MAX)).split(b'\n');
             while let Ok(Some(told)) = told.next_segment().await {
-                // What else stands there, the library printed.
+                // Other output comes from the library.
                 let Ok(line) = serde_json::from_slice::<Line>(&told) else { continue };
                 if !trial.json && !is_unstaged(&line) {
-                    // It is all told once more at the end.
+                    // A failed write is ignored: the report repeats the line at the end.
                     let _ = writeln!(std::io::stderr(), "{}  {:7}  {}", isolation.as_str(), line.verdict, line.id);
                 }
                 lines.push(line);
@@ -228,7 +228,7 @@ async fn in_child(
     let complained = String::from_utf8_lossy(&complained);
     let complained = complained.trim().trim_start_matches("error: ");
     let how = match ended {
-        // It said why there is nothing to tell.
+        // The child has reported the reason.
         Ok(Ok(status)) if status.code() == Some(FAILED.into()) => return Err(Failure::failed(complained)),
         Ok(Ok(status)) => status.to_string(),
         Ok(Err(error)) => error.to_string(),
@@ -240,7 +240,7 @@ async fn in_child(
     Ok(lines)
 }
 
-/// The words of the child.
+/// Returns the arguments of the child.
 fn words(context: &Context, trial: &Trial, isolation: Isolation) -> Vec<OsString> {
     let mut words: Vec<OsString> = Vec::new();
     for (name, path) in [("--config", &context.sources.config), ("--home", &context.sources.home)] {
@@ -274,7 +274,7 @@ fn line(outcome: &Outcome) -> Line {
     }
 }
 
-/// What the cases of all isolations say together.
+/// Returns the combined verdict of all isolations.
 fn verdict(tried: &[Tried]) -> Certified {
     let mut cases = tried.iter().flat_map(|tried| &tried.cases);
     if cases.clone().any(|case| matches!(case.verdict.as_str(), "failed" | "crashed")) {

@@ -13,11 +13,11 @@ use crate::chat::{self, ChatError, Options};
 use crate::config::Config;
 use crate::mask::LogMask;
 
-/// Where a host that runs for a terminal only logs, below the home.
+/// The folder and file of the log of a host that runs for a terminal only, below the home.
 const LOG_FOLDER: &str = "logs";
 const LOG_FILE: &str = "chat.log";
 
-/// A longer log is put aside before another one is begun, in bytes.
+/// A longer log is rotated before a new one is opened, in bytes.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
 /// The most of standard input that becomes part of a message, in bytes.
@@ -26,7 +26,7 @@ const INPUT_BYTES_MAX: u64 = 1 << 20;
 /// The time within which piped standard input has to begin next to a message on the command line.
 const INPUT_WAIT: Duration = Duration::from_secs(3);
 
-/// Holds a conversation, or prints one answer.
+/// Runs a conversation, or prints one answer.
 pub async fn chat(context: &Context, args: ChatArgs) -> Result<(), Failure> {
     let no_colour = context.sources.env.get("NO_COLOR").is_some_and(|value| !value.is_empty());
     let options = Options {
@@ -61,7 +61,7 @@ fn with_standard_input(message: String) -> Result<String, Failure> {
         Ok(bytes) => bytes,
         Err(why) if is_all => return Err(Failure::failed(why)),
         Err(why) => {
-            // A closed standard error is no reason to stop.
+            // A closed standard error is ignored.
             let _ = writeln!(io::stderr(), "{why}; it is not part of the message");
             return Ok(message);
         }
@@ -69,11 +69,11 @@ fn with_standard_input(message: String) -> Result<String, Failure> {
     combined(&message, bytes).map_err(Failure::usage)
 }
 
-/// Reads standard input to its end, or one byte beyond the bound. It has to begin within `wait`, if there is one: a pipe
-/// that a service manager leaves open never ends.
+/// Reads standard input to its end, or to one byte beyond the limit. The input has to begin within `wait`, if it is
+/// set: a pipe that a service manager leaves open never ends.
 fn read_input(wait: Option<Duration>) -> Result<Vec<u8>, String> {
     let (send, pieces) = mpsc::sync_channel::<io::Result<Vec<u8>>>(1);
-    // The thread of a pipe that never ends is left to the end of the process.
+    // A thread with an endless pipe stays until the process ends.
     thread::spawn(move || {
         let mut input = io::stdin().lock().take(INPUT_BYTES_MAX + 1);
         let mut piece = vec![0; 64 * 1024];
@@ -124,7 +124,7 @@ pub(super) fn failure(error: ChatError) -> Failure {
     }
 }
 
-/// Lets a host of its own log into the home: the screen belongs to the conversation.
+/// Starts the log of a host in this process in a file of the home, because the screen is used by the conversation.
 fn start_log(config: &Config) -> Result<LogMask, String> {
     let folder = config.home.join(LOG_FOLDER);
     let path = folder.join(LOG_FILE);

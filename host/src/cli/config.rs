@@ -26,7 +26,7 @@ pub async fn config(context: &Context, command: ConfigCommand) -> Result<(), Fai
     }
 }
 
-/// Whatever could be made of the configuration, and everything that is wrong with it so far.
+/// Reads the configuration as far as possible, with every problem found so far.
 async fn examined(context: &Context) -> Result<(Prepared, Problems), Failure> {
     let (config, problems) = config::read(context.sources.clone())?;
     if problems.hide_others() {
@@ -39,12 +39,12 @@ async fn examined(context: &Context) -> Result<(Prepared, Problems), Failure> {
 
 fn warn(warnings: &[impl std::fmt::Display]) {
     for warning in warnings {
-        // A closed terminal cannot be told anything.
+        // A closed standard error is ignored.
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
 }
 
-/// Names the file of the working folder where it is not the one that was read.
+/// Warns if the working folder contains a configuration file that was not read.
 fn warn_of_another(context: &Context, config: &config::Config) {
     let here = context.sources.cwd.join(config::FILE_NAME);
     let read = config.file.as_ref().and_then(|file| file.canonicalize().ok());
@@ -61,7 +61,7 @@ async fn check(context: &Context) -> Result<(), Failure> {
     let (mut prepared, problems) = examined(context).await?;
     warn_of_another(context, &prepared.config);
     let said = prepared.judged(&problems).await;
-    // A runtime that cannot be made refuses to start, too.
+    // A host refuses to start without a runtime, so the check fails, too.
     let problems = prepared.config.without_runtime(problems.and(said));
     warn(&prepared.warned(&problems));
     if !problems.0.is_empty() {
@@ -102,11 +102,11 @@ async fn show(context: &Context, json: bool) -> Result<(), Failure> {
     print(&table.render("nothing"))
 }
 
-/// The libraries that are found, whatever the configuration says; a broken one is left out.
+/// Returns the libraries in the folders, independent of the configuration. Broken ones are left out.
 async fn libraries(
     context: &Context,
 ) -> (BTreeMap<String, hermes_protocol::Manifest>, BTreeMap<String, serde_json::Value>) {
-    // `config sample` must work where there is no valid configuration yet: that is when it is asked for.
+    // `config sample` has to work without a valid configuration, because that is when it is needed.
     let config = context.config().or_else(|_| {
         let sources = config::Sources { config: None, cwd: "/nonexistent".into(), ..context.sources.clone() };
         config::load(sources).map_err(Failure::from)
@@ -118,7 +118,7 @@ async fn libraries(
     let mut schemas = BTreeMap::new();
     for found in &found {
         let Ok(manifest) = &found.manifest else { continue };
-        // Without pins a section is all that says that a library is wanted.
+        // Without pins, only a section shows that a library is wanted.
         let is_named = !settings.pin && config.adapters.values().any(|adapter| adapter.plugin == manifest.id);
         let schema = match is_named || plugins::is_accepted(found, &settings) {
             true => plugins::schema(&found.path, &settings).await,

@@ -1,26 +1,26 @@
-//! How a command ends when it does not end well.
+//! Exit codes and failures of commands.
 
 use std::fmt;
 
 use crate::config::Problems;
 use crate::control::{ClientError, ErrorKind};
 
-/// It failed.
+/// The command failed.
 pub const FAILED: u8 = 1;
-/// The words were wrong.
+/// The arguments were wrong.
 pub const USAGE: u8 = 2;
-/// It is not over yet, and goes on.
+/// The operation is not finished yet and continues.
 pub const STILL_RUNNING: u8 = 3;
 /// No host runs.
 pub const NO_HOST: u8 = 69;
-/// The host wants to be started again.
+/// The host is to be started again.
 pub const RESTART: u8 = 75;
-/// The configuration refuses to start.
+/// The configuration has errors, so the host does not start.
 pub const CONFIG: u8 = 78;
-/// Somebody pressed Ctrl-C.
+/// The user pressed Ctrl-C.
 pub const INTERRUPTED: u8 = 130;
 
-/// One sentence with the mend, and the code that scripts see.
+/// A failure: one sentence with the fix, and the exit code for scripts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The exit code.
@@ -29,42 +29,42 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// It failed, with the sentence that says why.
+    /// Creates a failure with code 1.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { code: FAILED, message: message.into() }
     }
 
-    /// The words were wrong.
+    /// Creates a failure for wrong arguments.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { code: USAGE, message: message.into() }
     }
 
-    /// No host runs any more.
+    /// Creates a failure for a host that does not run.
     pub fn no_host(message: impl Into<String>) -> Self {
         Self { code: NO_HOST, message: message.into() }
     }
 
-    /// It ended to be started again, and could not do that itself.
+    /// Creates a failure for a host that has to be started again and could not do that itself.
     pub fn to_start_again(message: impl Into<String>) -> Self {
         Self { code: RESTART, message: message.into() }
     }
 
-    /// The configuration refuses to start.
+    /// Creates a failure for a wrong configuration.
     pub fn config(message: impl Into<String>) -> Self {
         Self { code: CONFIG, message: message.into() }
     }
 
-    /// It failed, and what was printed already says how.
+    /// Creates a failure that was already reported.
     pub fn silent(code: u8) -> Self {
         Self { code, message: String::new() }
     }
 
-    /// Whether everything was said already.
+    /// Returns `true` if the failure was already reported.
     pub fn is_silent(&self) -> bool {
         self.message.is_empty()
     }
 
-    /// What the host answered instead.
+    /// Converts an error of the host into a failure.
     pub fn answered(kind: ErrorKind, message: String) -> Self {
         let code = match kind {
             ErrorKind::Config => CONFIG,

@@ -27,7 +27,7 @@ pub async fn handoff(context: &Context, args: HandoffArgs) -> Result<(), Failure
             tell(&told(&reply)?, json)
         }
         None => {
-            // The grammar demands both where no other word stands.
+            // clap requires both arguments if there is no subcommand.
             let (session, instance) = (args.session.unwrap_or_default(), args.instance.unwrap_or_default());
             let request = ControlRequest::Handoff { session, instance, wait_ms: args.wait.saturating_mul(1_000) };
             let handoff = told(&ask::host(context, &request).await?)?;
@@ -52,7 +52,7 @@ fn tell(handoff: &HandoffInfo, json: bool) -> Result<(), Failure> {
     if json { print_json(handoff) } else { say(&sentence(handoff)) }
 }
 
-/// How it stands, and how to come back.
+/// Returns the state and the message of a handoff.
 fn sentence(handoff: &HandoffInfo) -> String {
     format!("{}: {}", handoff.state, handoff.message)
 }

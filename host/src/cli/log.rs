@@ -1,5 +1,4 @@
-//! Log lines: to the standard error or into a file, as `[host] log` and `log_format` say, every
-//! known secret masked.
+//! Log lines on standard error or in a file, by `[host] log` and `log_format`. Every known secret is masked.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -12,13 +11,13 @@ use super::Failure;
 use crate::config::{Config, LogFormat};
 use crate::mask::{LogMask, Masker};
 
-/// Starts logging for the life of the process. What is returned learns more secrets.
+/// Starts logging for the rest of the process. The returned mask can learn more secrets.
 pub fn start(config: &Config) -> Result<LogMask, Failure> {
     let ansi = io::stderr().is_terminal();
     begin(config, ansi, Out::Stderr)
 }
 
-/// As [`start`], into a file.
+/// Does the same as [`start`], but writes into a file.
 pub fn start_into(config: &Config, file: File) -> Result<LogMask, Failure> {
     begin(config, false, Out::File(Arc::new(file)))
 }
@@ -36,14 +35,14 @@ fn begin(config: &Config, ansi: bool, out: Out) -> Result<LogMask, Failure> {
     Ok(mask)
 }
 
-/// Where lines go.
+/// The destination of log lines.
 #[derive(Clone)]
 enum Out {
     Stderr,
     File(Arc<File>),
 }
 
-/// Makes writers that mask each line.
+/// Creates writers that mask each line.
 struct Masked(LogMask, Out);
 
 impl<'a> MakeWriter<'a> for Masked {
@@ -54,7 +53,7 @@ impl<'a> MakeWriter<'a> for Masked {
     }
 }
 
-/// One line; it is written when it is dropped, so that a secret in two pieces is seen whole.
+/// One log line. It is written when it is dropped, so that a secret in two pieces is masked as a whole.
 struct Line {
     masker: Arc<Masker>,
     out: Out,
@@ -76,7 +75,7 @@ impl Drop for Line {
     fn drop(&mut self) {
         let text = String::from_utf8_lossy(&self.text);
         let line = self.masker.mask(text);
-        // A log that cannot be written has nowhere else to say so.
+        // If the log cannot be written, the error has no other place.
         let _ = match &self.out {
             Out::Stderr => io::stderr().lock().write_all(line.as_bytes()),
             Out::File(file) => (&**file).write_all(line.as_bytes()),

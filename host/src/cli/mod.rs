@@ -1,8 +1,8 @@
-//! The command line: one file per noun, one sentence per error.
+//! The command line: one file per command group, one sentence per error.
 //!
-//! Commands talk to the running host over its socket. If none runs, those that only read and those that change access
-//! or switch adapters open the store under `host.lock`. Listings print aligned tables, or JSON with `--json`; nothing is
-//! coloured, so a pipe sees what a person sees.
+//! Commands send requests to the running host over its socket. If none runs, read-only commands, access commands and
+//! those that switch adapters open the store under `host.lock`. Listings print aligned tables, or JSON with `--json`.
+//! No output is coloured, so a pipe gets the same text as a terminal.
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage, 3 still running, 69 no host runs,
 //! 75 restart wanted, 78 the configuration refuses to start, 130 stopped by Ctrl-C.
@@ -43,10 +43,10 @@ pub use exit::{CONFIG, FAILED, Failure, INTERRUPTED, NO_HOST, RESTART, STILL_RUN
 
 use crate::config::Sources;
 
-/// What the process was given, read once in `main`.
+/// The inputs of the process, read once in `main`.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
-    /// The arguments, the program's name first.
+    /// The arguments; the first one is the name of the program.
     pub args: Vec<std::ffi::OsString>,
     /// The environment.
     pub env: BTreeMap<String, String>,
@@ -61,7 +61,7 @@ pub fn main(given: Given) -> ExitCode {
     let cli = match Cli::try_parse_from(alias::spelled_out(&given.args).iter()) {
         Ok(cli) => cli,
         Err(error) => {
-            // A closed terminal cannot be told anything.
+            // A closed standard error is ignored.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
         }
@@ -70,7 +70,7 @@ pub fn main(given: Given) -> ExitCode {
         Ok(code) => code,
         Err(failure) => {
             if !failure.is_silent() {
-                // A closed terminal cannot be told anything.
+                // A closed standard error is ignored.
                 let _ = writeln!(std::io::stderr(), "error: {}", ask::plain(&failure.to_string()));
             }
             ExitCode::from(failure.code)
@@ -78,35 +78,35 @@ pub fn main(given: Given) -> ExitCode {
     }
 }
 
-/// Threads of the runtime of a terminal.
+/// Runtime threads for a terminal.
 const WORKERS: usize = 2;
 
-/// What every command gets.
+/// The context of a command.
 #[derive(Clone)]
 struct Context {
     sources: Sources,
     /// The folder of the running binary.
     beside: Option<PathBuf>,
-    /// How this process was started.
+    /// The way in which this process was started.
     started: Started,
 }
 
-/// How a process was started, so that it can be started so again.
+/// The program and arguments of this process, for a restart.
 #[derive(Clone, Debug, Default)]
 struct Started {
-    /// Its binary, by the name that it was called by.
+    /// The path of the binary as it was called.
     program: Option<PathBuf>,
-    /// Its arguments, without the name of the program.
+    /// The arguments without the name of the program.
     args: Vec<std::ffi::OsString>,
 }
 
 impl Context {
-    /// The home folder, without reading the configuration.
+    /// Returns the home folder without reading the configuration.
     fn home(&self) -> Result<PathBuf, Failure> {
         Ok(crate::config::home(&self.sources)?)
     }
 
-    /// The same with the configuration file of the running host, unless another one was named.
+    /// Returns the context with the configuration file of the running host, unless the operator named one.
     async fn of_the_running_host(&self) -> Self {
         let mut context = self.clone();
         if context.sources.config.is_none() && !context.sources.env.contains_key("HERMES_HOST_CONFIG") {
@@ -115,7 +115,7 @@ impl Context {
         context
     }
 
-    /// The whole configuration.
+    /// Reads the whole configuration.
     fn config(&self) -> Result<crate::config::Config, Failure> {
         Ok(crate::config::load(self.sources.clone())?)
     }
@@ -124,7 +124,7 @@ impl Context {
 fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
     let here = matches!(cli.command, Command::Run(_) | Command::WouldStart);
     let sources = Sources { config: cli.config, home: cli.home, env: given.env.clone(), cwd: given.cwd.clone(), here };
-    // A tool of a running turn may ask the host within that turn's rights.
+    // A tool of a running turn may send requests with the rights of that turn.
     crate::control::use_token(given.env.get(hermes_core::context::CONTROL_TOKEN));
     let args = given.args.iter().skip(1).cloned().collect();
     let started = Started { program: run::called(given), args };
@@ -132,12 +132,13 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
     let context = Context { sources, beside, started };
     match cli.command {
         Command::Run(args) => return run::run(&context, &args),
-        // The child of an adapter reads its arguments itself and never sees the rest of this program.
+        // The child of an adapter parses its arguments itself and does not use the rest of this program.
         Command::AdapterRunner { .. } => return Ok(crate::plugins::runner_main()),
-        // A file from outside meets nothing of this program.
+        // Untrusted files are processed without the rest of this program.
         Command::TextRunner { .. } => return Ok(crate::media::pdf::runner_main()),
         Command::Chat(args) => block_on_host(chat::chat(&context, args))??,
-        // A stage is waited for, and the instance goes on meanwhile; a trial runs a host.
+        // Waiting for the platform simulator blocks a thread while the instance runs, and a trial runs a host. Both
+        // need several threads.
         Command::Adapter(command @ (args::AdapterCommand::Certify { .. } | args::AdapterCommand::Try(_))) => {
             block_on_host(adapter::adapter(&context, command))??;
         }
@@ -173,25 +174,25 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The script that completes this program's words in a shell.
+/// Generates the completion script of a shell.
 fn completions(shell: clap_complete::Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "hermes-host", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// A small runtime for one command.
+/// Runs one command on a single-threaded runtime.
 fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(no_runtime)?.block_on(work))
 }
 
-/// A runtime for a terminal, which may have to run a host.
+/// Runs a command on a multi-threaded runtime; a terminal may have to run a host.
 fn block_on_host<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build();
     let runtime = runtime.map_err(no_runtime)?;
     let done = runtime.block_on(work);
-    // What a thread still waits for holds nothing up.
+    // Blocked threads must not delay the end.
     runtime.shutdown_background();
     Ok(done)
 }

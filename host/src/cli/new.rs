@@ -1,7 +1,7 @@
-//! `adapter new`: a crate that builds, passes its tests and is certified, to begin an adapter with.
+//! `adapter new`: a new adapter crate that builds, passes its tests and can be certified.
 //!
-//! What is written is `adapter-sdk/template`, which is a crate of this repository, built and tested with it; only its
-//! names are replaced, and where it has the SDK from.
+//! The source is `adapter-sdk/template`, a crate of this repository that is built and tested with it. Only its names
+//! and its SDK dependency are replaced.
 
 use std::fs;
 use std::io;
@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use super::ask::say;
 use super::{Context, Failure};
 
-/// The longest name, in bytes: an id is no longer.
+/// The longest name, in bytes; the limit of adapter ids.
 const NAME_BYTES_MAX: usize = 32;
 
-/// Folders above the binary in which the SDK is looked for: `target/release` lies in a checkout, and so does
-/// `target/<triple>/release`.
+/// Folders above the binary that are searched for the SDK: `target/release` and `target/<triple>/release` lie in a
+/// checkout.
 const ABOVE_MAX: usize = 4;
 
-/// Where the SDK lies in a checkout.
+/// The folder of the SDK in a checkout.
 const SDK_FOLDER: &str = "adapter-sdk";
 
-/// The files of the template: where each goes, and what is in it.
+/// The files of the template: path and content.
 const FILES: [(&str, &str); 8] = [
     (".gitignore", include_str!("../../../adapter-sdk/template/gitignore")),
     ("Cargo.toml", include_str!("../../../adapter-sdk/template/Cargo.toml")),
@@ -32,16 +32,16 @@ const FILES: [(&str, &str); 8] = [
     ("testdata/stage.py", include_str!("../../../adapter-sdk/template/testdata/stage.py")),
 ];
 
-/// What comes behind the template's `Cargo.toml`.
+/// The text that is appended to the template's `Cargo.toml`.
 const OWN_WORKSPACE: &str = "\n# It stands for itself, wherever its folder lies.\n[workspace]\n";
 
-/// How the template names the SDK.
+/// The SDK dependency of the template.
 const SDK_OF_TEMPLATE: &str = r#"path = "..""#;
 
-/// The instance that is a part of the host; none is called so.
+/// The name of the built-in instance, which no adapter may use.
 const RESERVED: &str = crate::plugins::terminal::INSTANCE;
 
-/// Makes the crate.
+/// Creates the crate.
 pub fn new(context: &Context, name: &str, path: Option<&Path>, sdk: Option<&str>) -> Result<(), Failure> {
     let names = Names::of(name).map_err(Failure::usage)?;
     let cwd = &context.sources.cwd;
@@ -73,7 +73,7 @@ struct Names {
 }
 
 impl Names {
-    /// The names that follow from what was written.
+    /// Derives the names from the given one.
     fn of(name: &str) -> Result<Self, String> {
         let name = name.strip_prefix("hermes-adapter-").unwrap_or(name);
         let fits = name.len() <= NAME_BYTES_MAX
@@ -108,14 +108,14 @@ impl Names {
         capital(&self.crate_name.replace('-', " "))
     }
 
-    /// `MyChatAdapter`; the last word keeps it from being a name that the SDK has, too.
+    /// `MyChatAdapter`; the suffix avoids a conflict with names of the SDK.
     fn type_name(&self) -> String {
         self.crate_name.split('-').map(capital).collect::<String>() + "Adapter"
     }
 
-    /// A file of the template with these names in it.
+    /// Replaces the names in a file of the template.
     fn put_into(&self, text: &str) -> String {
-        // In one pass: a name that is put in may look like one that is looked for.
+        // All names are replaced in one pass, because a new name may look like one of the template.
         let places = [
             ("adapter_template", self.library()),
             ("adapter-template", format!("hermes-adapter-{}", self.crate_name)),
@@ -141,17 +141,17 @@ fn capital(word: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + chars.as_str())
 }
 
-/// Where the crate has the SDK from.
+/// The source of the SDK.
 #[derive(Debug, PartialEq, Eq)]
 enum Sdk {
-    /// A folder of this machine.
+    /// A local folder.
     Folder(PathBuf),
-    /// A git repository, and the tag in it.
+    /// A git repository and an optional tag.
     Git { url: String, tag: Option<String> },
 }
 
 impl Sdk {
-    /// What `--sdk` names.
+    /// Parses the value of `--sdk`.
     fn named(words: &str, cwd: &Path) -> Result<Self, String> {
         if words.contains("://") {
             let (url, tag) = match words.split_once('#') {
@@ -167,20 +167,20 @@ impl Sdk {
         })
     }
 
-    /// The SDK of the checkout that a binary was built in.
+    /// Finds the SDK of the checkout in which a binary was built.
     fn around(beside: Option<&Path>) -> Option<Self> {
         let real = fs::canonicalize(beside?).ok()?;
         real.ancestors().take(ABOVE_MAX).find_map(|folder| Self::in_folder(&folder.join(SDK_FOLDER)))
     }
 
-    /// The SDK in this very folder.
+    /// Returns the SDK if this folder contains it.
     fn in_folder(folder: &Path) -> Option<Self> {
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
         let is_sdk = manifest.lines().any(|line| line.trim() == r#"name = "hermes-adapter-sdk""#);
         is_sdk.then(|| fs::canonicalize(folder).ok().map(Self::Folder)).flatten()
     }
 
-    /// For `[dependencies]`.
+    /// Returns the dependency for `[dependencies]`.
     fn dependency(&self) -> Result<String, String> {
         let quoted = |text: &str| toml::Value::from(text).to_string();
         Ok(match self {
@@ -201,7 +201,7 @@ impl Sdk {
     }
 }
 
-/// Makes the folder with everything in it, or nothing.
+/// Creates the folder with all files, or nothing.
 fn make(folder: &Path, names: &Names, sdk: &Sdk) -> Result<(), String> {
     if folder.symlink_metadata().is_ok() {
         return Err(format!("{} exists already; name another folder with --path", folder.display()));
@@ -211,7 +211,7 @@ fn make(folder: &Path, names: &Names, sdk: &Sdk) -> Result<(), String> {
     let unfinished = folder.with_file_name(format!(".{}.{}", file_name.to_string_lossy(), std::process::id()));
     let made = write_all(&unfinished, names, &dependency).and_then(|()| fs::rename(&unfinished, folder));
     made.map_err(|error| {
-        // It may not have been begun.
+        // The folder may not exist yet.
         let _ = fs::remove_dir_all(&unfinished);
         format!("{} cannot be made ({error})", folder.display())
     })

@@ -1,7 +1,7 @@
-//! Commands that change the database themselves while no host runs.
+//! Commands that change the database while no host runs.
 //!
-//! The command holds `host.lock` for as long as it takes, so a second writer never exists. A host that starts meanwhile
-//! waits for the lock or reports that it is held. The next host welcomes the senders that were let in here.
+//! The command holds `host.lock` while it runs, so there is never a second writer. A host that starts in the meantime
+//! waits for the lock or reports that it is held. The next host welcomes the senders that were admitted here.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub async fn host_or_offline(context: &Context, request: &ControlRequest) -> Res
     }
 }
 
-/// The same for a request that is answered with a sentence, which it prints.
+/// Does the same for a request whose answer is a sentence, and prints it.
 pub async fn done(context: &Context, request: &ControlRequest) -> Result<(), Failure> {
     match host_or_offline(context, request).await? {
         ControlReply::Done { message } => say(&message),
@@ -65,7 +65,7 @@ async fn offline(context: &Context, home: &Path, request: &ControlRequest) -> Re
     answered(reply)
 }
 
-/// Reads the configuration as far as these commands need it: a wrong key of an adapter or of the agent is none of it.
+/// Reads the parts of the configuration that these commands need. A wrong key of an adapter or of the agent is ignored.
 fn configured(context: &Context) -> Result<Config, Failure> {
     let (config, mut problems) = config::read(context.sources.clone())?;
     let section = |key: &str| key.split('.').next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! `send` and `outbox`: what is owed, and what could not be delivered.
+//! `send` and `outbox`: open and failed deliveries.
 
 use std::io::Read;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::clock::{Clock, SystemClock};
 use crate::control::{ControlReply, ControlRequest, DeliveryInfo, PartInfo};
 use crate::status::human::{one_line, span};
 
-/// How often the host is asked how a delivery stands.
+/// Interval at which the host is asked for the state of a delivery.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// What is shown of why a part did not arrive, in characters.
+/// The longest reason of a part that is shown, in characters.
 const DETAIL_CHARS_MAX: usize = 500;
 
-/// The longest text that `send` takes, in bytes.
+/// The longest text of `send`, in bytes.
 const TEXT_BYTES_MAX: u64 = 256 * 1024;
 
 pub async fn send(context: &Context, args: SendArgs) -> Result<(), Failure> {
@@ -28,7 +28,7 @@ pub async fn send(context: &Context, args: SendArgs) -> Result<(), Failure> {
     if text.trim().is_empty() && args.file.is_none() {
         return Err(Failure::usage("there is nothing to send; write a text"));
     }
-    // The host works in another folder.
+    // The host may have another working folder.
     let absolute = |path| {
         std::path::absolute(&path).map_err(|error| Failure::failed(format!("{path:?} cannot be found ({error})")))
     };
@@ -58,7 +58,7 @@ pub async fn send(context: &Context, args: SendArgs) -> Result<(), Failure> {
 #[derive(Debug, PartialEq, Serialize)]
 struct Sent {
     delivery: i64,
-    /// `delivered`, `refused`, `abandoned`; `owed` while it is not known.
+    /// `delivered`, `refused`, `abandoned`; `owed` while the result is open.
     state: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
@@ -79,7 +79,7 @@ impl Sent {
         matches!(self.state.as_str(), "delivered" | "refused" | "abandoned")
     }
 
-    /// The exit code: delivered, lost, or not known yet.
+    /// Returns the exit code: delivered, failed, or still open.
     fn code(&self) -> u8 {
         match self.state.as_str() {
             "delivered" => 0,
@@ -103,7 +103,7 @@ impl Sent {
     }
 }
 
-/// Waits for the end of a delivery, and ends with it.
+/// Waits for the end of a delivery and returns its exit code.
 async fn receipt(context: &Context, delivery: i64, within: Duration, json: bool) -> Result<(), Failure> {
     let until = Instant::now() + within;
     let sent = loop {
@@ -122,7 +122,7 @@ async fn receipt(context: &Context, delivery: i64, within: Duration, json: bool)
     }
     match sent.code() {
         0 => Ok(()),
-        // Without `--wait` the command only hands the text over.
+        // Without `--wait` the command succeeds once the text is queued.
         STILL_RUNNING if within.is_zero() => Ok(()),
         code => Err(Failure::silent(code)),
     }
@@ -178,23 +178,23 @@ fn listing(deliveries: &[DeliveryInfo], now_ms: i64) -> String {
     table.render("nothing is owed and nothing was given up; --all shows settled deliveries too")
 }
 
-/// How far a delivery got, in one word for people; `--json` has that of the store.
+/// Returns the state of a delivery in one word for people; `--json` has the word of the store.
 fn state(delivery: &DeliveryInfo) -> &str {
     match delivery.state.as_str() {
         "drafting" => "growing",
-        // Its parts are over: each arrived or was refused.
+        // All parts are settled: delivered or refused.
         "settled" if delivery.why.is_none() => "delivered",
         "settled" => "refused",
         other => other,
     }
 }
 
-/// How many parts arrived; nothing where there are none yet.
+/// Returns the count of delivered parts; empty if there are no parts yet.
 fn arrived(delivery: &DeliveryInfo) -> String {
     if delivery.parts == 0 { String::new() } else { format!("{} of {}", delivery.delivered, delivery.parts) }
 }
 
-/// The time until the next try; nothing where nothing is waited for.
+/// Returns the time until the next attempt; empty if none is scheduled.
 fn next(at_ms: Option<i64>, now_ms: i64) -> String {
     at_ms.filter(|at_ms| *at_ms > now_ms).map_or_else(String::new, |at_ms| format!("in {}", span(at_ms - now_ms)))
 }

@@ -1,4 +1,4 @@
-//! `pairing`: strangers who asked for access, and who got it.
+//! `pairing`: access requests of unknown senders, and grants.
 
 use super::args::PairingCommand;
 use super::ask::{print, print_json, unexpected};

@@ -9,8 +9,8 @@ use super::args::RunArgs;
 use super::{Context, Failure, Given, RESTART, Started, log};
 use crate::app::{self, Ended, RunError, RunOptions};
 
-/// Reads the configuration, starts logging, and runs the host until it is told to stop. One that is to be started again
-/// and that nobody else starts becomes the next one.
+/// Reads the configuration, starts logging, and runs the host until it is asked to stop. If a restart is requested and
+/// no service manager restarts the process, it executes the program again.
 pub fn run(context: &Context, args: &RunArgs) -> Result<ExitCode, Failure> {
     let config = context.config()?;
     let log_mask = log::start(&config)?;
@@ -31,13 +31,13 @@ pub fn run(context: &Context, args: &RunArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Checks that the host would start, as a running host asks the program of its next run.
+/// Checks that the host would start. A running host calls this with the program of its next run.
 pub async fn would_start(context: &Context) -> Result<(), Failure> {
     app::would_start(context.sources.clone()).await?;
     super::ask::say(concat!("hermes-host ", env!("CARGO_PKG_VERSION")))
 }
 
-/// The running program by the name that it was called by: behind a link another version may stand by and by.
+/// Returns the running program by the name that it was called by, because a link may point to another version later.
 pub fn called(given: &Given) -> Option<PathBuf> {
     let program = given.program.as_ref()?;
     let name = given.args.first().map(Path::new)?;
@@ -49,8 +49,8 @@ pub fn called(given: &Given) -> Option<PathBuf> {
     folders.into_iter().map(|folder| folder.join(name)).find(is_it).or_else(|| Some(program.clone()))
 }
 
-/// Puts the program in the place of this process, as it was started: one of a new version, where the file was replaced.
-/// Returns only why that is not possible.
+/// Replaces this process by the program with the same arguments; the file may be a new version. Returns only if that
+/// fails.
 fn start_again(started: &Started) -> Failure {
     tracing::info!("the host starts itself again");
     let why = match &started.program {
@@ -60,7 +60,7 @@ fn start_again(started: &Started) -> Failure {
     Failure::to_start_again(format!("the host cannot start itself again ({why}); start it with `hermes-host run`"))
 }
 
-/// What the operator must mend in the configuration ends with 78, so that no service manager tries it again.
+/// A configuration error ends with 78, so that no service manager restarts the host.
 pub fn failure(error: RunError) -> Failure {
     match error {
         RunError::Config(problems) => problems.into(),
@@ -69,13 +69,13 @@ pub fn failure(error: RunError) -> Failure {
     }
 }
 
-/// An error and its causes in one line.
+/// Formats an error and its causes in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = error.to_string();
-        // A transparent wrapper says what its cause says.
+        // A transparent wrapper repeats the text of its cause.
         if !text.ends_with(&next) {
             text.push_str(&format!(": {next}"));
         }

@@ -1,17 +1,17 @@
-//! Folders for a while, below the system's folder for such: gone when they are dropped.
+//! Temporary folders, removed when they are dropped.
 
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-/// A folder for its owner only.
+/// A folder with access for its owner only.
 pub(super) struct Scratch {
     pub(super) path: PathBuf,
 }
 
 impl Scratch {
-    /// Makes one whose name says what for.
+    /// Creates a folder with `purpose` in its name.
     pub(super) fn make(purpose: &str) -> std::io::Result<Self> {
         let word = getrandom::u64().map_err(std::io::Error::other)?;
         let path = std::env::temp_dir().join(format!("hermes-{purpose}-{word:016x}"));
@@ -22,7 +22,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is told: there may be a key in it.
+        // A folder that cannot be removed is reported, because it may contain a key.
         if let Err(error) = fs::remove_dir_all(&self.path) {
             let _ = writeln!(std::io::stderr(), "{} is left behind ({error})", self.path.display());
         }

@@ -105,7 +105,7 @@ async fn search(context: &Context, query: String, limit: u32, json: bool) -> Res
     print(&table.render("no message has these words"))
 }
 
-/// Asks a person; a script must say `--yes`.
+/// Asks for confirmation; a script has to pass `--yes`.
 fn confirm(question: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage("nobody is there to ask; add --yes"));

@@ -1,4 +1,4 @@
-//! `status`, and the orders to the host as a whole.
+//! `status`, and the commands for the host as a whole.
 
 use std::io::IsTerminal;
 
@@ -26,7 +26,7 @@ pub async fn status(context: &Context, json: bool) -> Result<(), Failure> {
     }
     let mut status = status;
     if !std::io::stdout().is_terminal() {
-        // An address may hold a secret, and what is not a terminal may be kept.
+        // An announced URL may contain a secret, and output that is not a terminal may be stored.
         status.adapters.iter_mut().for_each(|adapter| adapter.announced.clear());
     }
     print(&render(&status, SystemClock.now_ms()))
@@ -48,7 +48,7 @@ pub async fn reload(context: &Context) -> Result<(), Failure> {
     ask::done(context, &ControlRequest::Reload {}).await
 }
 
-/// The status for people.
+/// Formats the status for people.
 pub fn render(status: &StatusJson, now_ms: i64) -> String {
     let host = &status.host;
     let mut out = format!(
@@ -114,7 +114,7 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
     out
 }
 
-/// The table of adapters, and below it why one is as it is: a sentence that is cut off mends nothing.
+/// Formats the table of adapters, with the full reasons below it: a truncated sentence would lose the fix.
 pub fn adapters(adapters: &[AdapterStatus], now_ms: i64) -> String {
     let mut table = Table::new(&["ADAPTER", "PLUGIN", "STATE", "SINCE", "PROVEN", "HELD", "RUNS", "GUARANTEE"]);
     let mut reasons = String::new();

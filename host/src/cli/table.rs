@@ -2,26 +2,26 @@
 
 use crate::status::human::{one_line, span};
 
-/// How wide one cell becomes at most.
+/// The widest cell, in characters.
 const CELL_CHARS_MAX: usize = 60;
 
-/// A table with a heading; every row has as many cells as the heading.
+/// A table with a heading. Every row has as many cells as the heading.
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with this heading.
+    /// Creates a table with this heading.
     pub fn new(heading: &[&str]) -> Self {
         Self { rows: vec![heading.iter().map(|cell| (*cell).to_owned()).collect()] }
     }
 
-    /// Adds a row. Cells are made one line each.
+    /// Adds a row. Each cell becomes one line.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().map(|cell| one_line(&cell, CELL_CHARS_MAX)).collect());
     }
 
-    /// The table as text, or `nothing` when it has no rows. Columns that are empty throughout are left out.
+    /// Formats the table, or returns `nothing` if it has no rows. Empty columns are left out.
     pub fn render(&self, nothing: &str) -> String {
         if self.rows.len() == 1 {
             return format!("{nothing}\n");
@@ -51,7 +51,7 @@ fn width(cell: &str) -> usize {
     cell.chars().count()
 }
 
-/// How long ago `at_ms` was, as of `now_ms`; empty for never.
+/// Returns the time since `at_ms` in words; empty for never.
 pub fn ago(now_ms: i64, at_ms: i64) -> String {
     if at_ms > 0 { format!("{} ago", span(now_ms - at_ms)) } else { String::new() }
 }

@@ -1,4 +1,4 @@
-//! `task`: work that has a name and a state.
+//! `task`: tasks and background jobs.
 
 use super::args::{Listed, TaskCommand};
 use super::ask::{self, print, print_json, unexpected};
@@ -8,7 +8,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::control::{ControlReply, ControlRequest, TaskEventInfo, TaskInfo};
 use crate::status::human::{counted, is_shown, one_line};
 
-/// Characters of a title above what is shown of one task.
+/// Characters of a title above the details of a task.
 const TITLE_CHARS_MAX: usize = 200;
 
 pub async fn task(context: &Context, command: TaskCommand) -> Result<(), Failure> {
@@ -72,7 +72,7 @@ fn shown(task: &TaskInfo, events: &[TaskEventInfo], now_ms: i64) -> String {
     out
 }
 
-/// A text under its name; nothing where there is none.
+/// Formats a text under its name; empty if there is none.
 fn block(name: &str, text: &str) -> String {
     if text.is_empty() {
         return String::new();

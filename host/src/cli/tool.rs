@@ -8,10 +8,10 @@ use serde_json::json;
 use super::args::ToolCommand;
 use super::{Failure, ask};
 
-/// The working folder that is assumed.
+/// The assumed working folder.
 const FOLDER: &str = "/home/user/project";
 
-/// Judges commands.
+/// Prints the verdicts on commands.
 pub(super) fn tool(command: &ToolCommand) -> Result<(), Failure> {
     let ToolCommand::Check { command, json } = command;
     if command != "-" {

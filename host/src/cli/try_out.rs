@@ -1,4 +1,4 @@
-//! `adapter try`: an adapter in a home that is thrown away, with the agent that only repeats.
+//! `adapter try`: an adapter in a temporary home, with the echo agent.
 
 use std::fs;
 use std::io::Write;
@@ -15,15 +15,15 @@ use crate::chat::{Speaker, Trial, trial};
 use crate::config::{self, Sources};
 use crate::plugins;
 
-/// What is logged: what adapters say, and what goes wrong.
+/// The log filter: records of adapters, and warnings.
 const LOG: &str = "warn,adapter=info";
 
-/// Runs the adapter until somebody ends it.
+/// Runs the adapter until the user ends it.
 pub async fn try_out(context: &Context, args: TryArgs) -> Result<(), Failure> {
     let file = context.sources.cwd.join(&args.file);
     let manifest = plugins::inspect(&file).map_err(|error| Failure::failed(error.to_string()))?;
     let plugins_toml = document(&manifest.id, keys(context, &args)?)?;
-    // Whoever interrupts it meanwhile leaves nothing behind either.
+    // From here on an interrupt still removes the temporary home.
     let speaker = Speaker::new().map_err(chat::failure)?;
     let home =
         Scratch::make("try").map_err(|error| Failure::failed(format!("no folder can be made for it ({error})")))?;
@@ -56,7 +56,7 @@ pub async fn try_out(context: &Context, args: TryArgs) -> Result<(), Failure> {
     trial(Trial { speaker, instance, sources, config, home: home.path.clone(), log_mask }).await.map_err(chat::failure)
 }
 
-/// The adapter's own keys: those of the sample, and over them those of the command line.
+/// Returns the adapter's own keys: those of the sample, overridden by those of the command line.
 fn keys(context: &Context, args: &TryArgs) -> Result<toml::Table, Failure> {
     let mut keys = match &args.sample {
         None => toml::Table::new(),
@@ -72,11 +72,11 @@ fn keys(context: &Context, args: &TryArgs) -> Result<toml::Table, Failure> {
     Ok(keys)
 }
 
-/// Puts `KEY=VALUE` into a table. A value that is none of TOML is a text.
+/// Adds `KEY=VALUE` to a table. A value that is not TOML becomes a string.
 fn put(table: &mut toml::Table, set: &str) -> Result<(), String> {
     let (key, value) = set.split_once('=').ok_or_else(|| format!("{set:?} has no `=`; write --set KEY=VALUE"))?;
     let written = toml::from_str::<toml::Table>(&format!("value = {value}")).ok();
-    // A line break in it could begin another key.
+    // A line break in the value could begin another key.
     let written = written.filter(|table| table.len() == 1).and_then(|mut table| table.remove("value"));
     let value = written.unwrap_or_else(|| value.into());
     let mut parts: Vec<&str> = key.trim().split('.').collect();
@@ -93,7 +93,7 @@ fn put(table: &mut toml::Table, set: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The whole `plugins.toml`.
+/// Returns the complete `plugins.toml`.
 fn document(id: &str, mut section: toml::Table) -> Result<String, Failure> {
     if !section.contains_key("access") {
         let everybody = toml::Table::from_iter([("allow_all".to_owned(), true.into())]);

@@ -27,7 +27,7 @@ pub async fn export(context: &Context, session: String, format: &str, output: Op
     }
 }
 
-/// Asks for the transcript piece by piece.
+/// Requests the transcript page by page.
 async fn whole(context: &Context, session: String) -> Result<(SessionDetail, Vec<FullMessage>), Failure> {
     let (mut name, mut after, mut from_byte) = (session, 0, 0);
     let mut all: Vec<FullMessage> = Vec::new();
@@ -35,11 +35,11 @@ async fn whole(context: &Context, session: String) -> Result<(SessionDetail, Vec
         let request = ControlRequest::SessionTranscript { session: name, after, from_byte };
         let reply = ask::host_or_store(context, &request).await?;
         let ControlReply::Transcript { session, messages } = reply else { return Err(unexpected(&reply)) };
-        // What is called so may change meanwhile; its id does not.
+        // The name may change in the meantime; the id does not.
         name = session.info.id.clone();
         let Some(last) = messages.last() else { return Ok((*session, all)) };
         let continued = from_byte > 0;
-        // The rest of a long message is asked for from the message before it.
+        // The rest of a long message is requested with the id of the message before it.
         (after, from_byte) = match last.rest_from_byte {
             Some(byte) => (after, byte),
             None => (last.id, 0),
@@ -93,7 +93,7 @@ fn time(ms: i64) -> String {
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    // A file that is there keeps its mode; a new one is private, like what is in it.
+    // An existing file keeps its mode; a new one is readable by its owner only.
     let opened = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file);
     opened
         .and_then(|mut opened| opened.write_all(text.as_bytes()))
