@@ -1,4 +1,4 @@
-//! The command line's side of the control socket.
+//! The client side of the control socket.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use super::line::{self, LineError};
 use super::{CONTROL_VERSION, ControlReply, ControlRequest, ErrorKind, Hello, SeatInfo, socket};
 
-/// The token of the run in which this process works; unset: it works in none.
+/// The token of the run to which this process belongs; unset: it belongs to none.
 static TOKEN: OnceLock<String> = OnceLock::new();
 
 /// Uses this token for every connection of the process. A second call changes nothing.
@@ -22,49 +22,49 @@ pub fn use_token(token: Option<&String>) {
     }
 }
 
-/// How long the host may take to greet.
+/// Deadline of the host's greeting.
 const HELLO_WAIT: Duration = Duration::from_secs(5);
-/// How long an answer may take; a little more than the host gives itself.
+/// Deadline of an answer; slightly longer than the host's own.
 const ANSWER_WAIT: Duration = Duration::from_secs(70);
 
-/// Why the host could not be asked.
+/// The reason why the host could not be asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The operator: there is no host.
+    /// No host runs. The operator starts one.
     #[error("no host runs for {}; start it with `hermes-host run`", home.display())]
     NotRunning {
         /// The home.
         home: PathBuf,
     },
-    /// The operator: another user's host, or a folder that may not be entered.
+    /// The host belongs to another user, or the folder may not be entered. The operator changes the user.
     #[error("the control socket in {} belongs to another user; run this as the user of the host", home.display())]
     Denied {
         /// The home.
         home: PathBuf,
     },
-    /// The operator: two releases meet.
+    /// Host and program have different versions. The operator restarts the host.
     #[error(
         "the running host is {program} and speaks version {version} of the control words, this program {CONTROL_VERSION}; restart the host"
     )]
     Version {
-        /// Version of its words.
+        /// Version of the host's protocol.
         version: u32,
         /// Version of the program.
         program: String,
     },
-    /// The host refused the connection with a sentence.
+    /// The host refused the connection, with this message.
     #[error("{0}")]
     Refused(String),
-    /// The host gives a terminal no seat.
+    /// The host gives no terminal slot.
     #[error("{message}")]
     NoSeat {
-        /// Whose turn it is.
+        /// The kind of the error.
         kind: ErrorKind,
-        /// The sentence.
+        /// The error message.
         message: String,
     },
-    /// The host went away or stalled.
+    /// The host ended or did not answer.
     #[error("the host did not answer ({0}); `hermes-host status` says whether it still runs")]
     Line(#[from] LineError),
     /// The system refused.
@@ -72,7 +72,7 @@ pub enum ClientError {
     Io {
         /// The home.
         home: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -84,14 +84,14 @@ pub struct Client {
     writer: OwnedWriteHalf,
 }
 
-/// A seat, and the connection that carries its frames.
+/// A terminal slot, and the connection that carries its frames.
 #[derive(Debug)]
 pub struct Seated {
-    /// Where it is.
+    /// The description of the slot.
     pub info: SeatInfo,
-    /// What the host sends.
+    /// The host's frames.
     pub reader: BufReader<OwnedReadHalf>,
-    /// What is sent to the host.
+    /// The frames to the host.
     pub writer: OwnedWriteHalf,
 }
 
@@ -104,11 +104,11 @@ enum First {
 }
 
 impl Client {
-    /// Connects to the host of `home` and greets it.
+    /// Connects to the host of `home` and exchanges greetings.
     ///
     /// # Errors
     ///
-    /// [`ClientError::NotRunning`] when there is none, else what went wrong.
+    /// [`ClientError::NotRunning`] if there is no host, otherwise the failure.
     pub async fn connect(home: &Path) -> Result<Self, ClientError> {
         let stream = socket::connect(home).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -124,7 +124,7 @@ impl Client {
         let (reader, writer) = stream.into_split();
         let mut client = Self { reader: BufReader::new(reader), writer };
         let ours = Hello::ours(TOKEN.get().map_or("", String::as_str));
-        // A host that refuses may have hung up already; what it said is still there to be read.
+        // A host that refuses may have closed the connection already; its message can still be read.
         let sent = line::write(&mut client.writer, &ours, HELLO_WAIT).await;
         match line::read(&mut client.reader, HELLO_WAIT).await {
             Ok(First::Hello(hello)) if hello.version == CONTROL_VERSION => {
@@ -140,11 +140,11 @@ impl Client {
         }
     }
 
-    /// Asks for a seat; from its answer on the connection carries frames.
+    /// Requests a terminal slot. After the answer the connection carries frames.
     ///
     /// # Errors
     ///
-    /// As [`Client::ask`], and [`ClientError::NoSeat`] where the host gives none.
+    /// The same as [`Client::ask`], and [`ClientError::NoSeat`] if the host gives no slot.
     pub async fn sit(mut self, resume: Option<String>, once: bool) -> Result<Seated, ClientError> {
         match self.ask(&ControlRequest::Chat { resume, once }).await? {
             ControlReply::Chat(info) => Ok(Seated { info: *info, reader: self.reader, writer: self.writer }),
@@ -153,11 +153,11 @@ impl Client {
         }
     }
 
-    /// Asks once and waits for the answer.
+    /// Sends one request and waits for its answer.
     ///
     /// # Errors
     ///
-    /// When the connection ends or no answer comes in time; whether the host did it is then unknown.
+    /// The connection ended or no answer came in time. The effect of the request is then unknown.
     pub async fn ask(&mut self, request: &ControlRequest) -> Result<ControlReply, ClientError> {
         line::write(&mut self.writer, request, HELLO_WAIT).await?;
         Ok(line::read(&mut self.reader, ANSWER_WAIT + request.waits()).await?)

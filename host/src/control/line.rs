@@ -1,4 +1,4 @@
-//! One JSON object a line, bounded in length and time.
+//! One JSON object per line, limited in length and time.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWr
 
 use super::LINE_BYTES_MAX;
 
-/// Why no line was read or written.
+/// The reason why no line was read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// The other side ended the connection between two lines.
@@ -17,13 +17,13 @@ pub enum LineError {
     /// The other side ended the connection within a line.
     #[error("the connection ended within a line")]
     CutOff,
-    /// The other side said nothing for too long.
+    /// The other side did not answer in time.
     #[error("it took longer than {} s", .0.as_secs_f64())]
     Late(Duration),
     /// The line is longer than allowed.
     #[error("a line is longer than {LINE_BYTES_MAX} bytes")]
     TooLong,
-    /// The line is not what was expected.
+    /// The line has other content than expected.
     #[error("a line cannot be read: {0}")]
     Unreadable(String),
     /// The system refused.

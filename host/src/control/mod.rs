@@ -1,12 +1,11 @@
-//! The control socket: how the command line talks to the running host.
+//! The control socket: the connection of the command line to the running host.
 //!
-//! `host.sock` in the home folder, mode 0600, one JSON object a line, a greeting
-//! first. Only the host's own user is served. A process that the host did not start
-//! acts as the operator. A process that descends from the host needs the token of a
-//! run that is under way, and has the rights of that run ([`peer`], [`tokens`],
-//! [`rights`]). Lines, clients and waits are bounded.
+//! `host.sock` in the home folder, mode 0600, one JSON object per line, a greeting first. Only the host's own user is
+//! served. A process that the host did not start acts as the operator. A process that descends from the host needs the
+//! token of a running turn, and has the rights of that run ([`peer`], [`tokens`], [`rights`]). Lines, clients and waits
+//! are bounded.
 //!
-//! Not here: what a request does. The pipeline gets each as an [`Asked`].
+//! Not in this module: the effect of a request. The pipeline gets each request as an [`Asked`].
 
 mod client;
 mod line;
@@ -31,8 +30,8 @@ pub use words::*;
 #[cfg(test)]
 mod tests;
 
-/// Where the answer to one request goes. Dropping it tells the client that the host failed.
+/// The channel for the answer to one request. Dropping it reports a failure of the host to the client.
 pub type ReplyTo = tokio::sync::oneshot::Sender<ControlReply>;
 
-/// One request, its author, and the address of its answer; the pipeline receives these.
+/// One request, its author, and the channel for its answer. The pipeline receives these.
 pub type Asked = (ControlRequest, Caller, ReplyTo);

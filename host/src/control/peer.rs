@@ -1,16 +1,16 @@
-//! The process at the other end of a connection: a person's command, or something that the host started.
+//! The process at the other end of a connection: a command of a user, or a process that the host started.
 //!
 //! The kernel names the peer (`SO_PEERPIDFD`), and its chain of parents decides. The host is a child subreaper, so the
-//! chain of everything that it started leads to it, however often a process forks and whatever its environment says.
-//! A peer that has ended, or whose chain cannot be read, is no person's command.
+//! chain of every process that it started leads to it, regardless of forks and environment variables. A peer that has
+//! ended, or whose chain cannot be read, does not count as a command of a user.
 //!
-//! A kernel before Linux 6.5 has no `SO_PEERPIDFD`. There the peer is named by `SO_PEERCRED`, and its start time is
-//! compared before and after the chain is read. A process that connects, ends, and whose number the kernel gives to a
+//! A kernel before Linux 6.5 has no `SO_PEERPIDFD`. In that case `SO_PEERCRED` names the peer, and its start time is
+//! compared before and after the chain is read. A process that connects, ends, and whose id the kernel gives to a
 //! foreign process before the host looks is then not recognised.
 //!
-//! Tool processes of an earlier run of the host may outlive it, and then descend from nobody here. They are recognised
-//! by the list that the earlier run kept, which covers their own children too, and by the mark in their environment,
-//! unless this host carries such a mark itself.
+//! Tool processes of an earlier run of the host may outlive it, and then have no parent here. They are recognised by
+//! the list of the earlier run, which covers their own children too, and by the mark in their environment, unless this
+//! host carries such a mark itself.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -25,7 +25,7 @@ use tokio::net::UnixStream;
 /// Attempts to read a chain of parents while its processes end.
 const TRIES: usize = 16;
 
-/// Parents that are looked at. A longer chain counts as unreadable.
+/// Parents that are examined. A longer chain counts as unreadable.
 const DEPTH_MAX: usize = 4_096;
 
 /// The relation of a peer to this host.
@@ -33,9 +33,9 @@ const DEPTH_MAX: usize = 4_096;
 pub enum Origin {
     /// It neither descends from the host nor carries the mark of a tool.
     Outside,
-    /// The host started it, or one of its ancestors.
+    /// A descendant of the host.
     Descendant,
-    /// An earlier run of a host left it, or it carries the mark of a tool process.
+    /// A leftover of an earlier run of a host, or a process with the mark of a tool.
     Left,
     /// It has ended, or its parents cannot be read.
     Unknown,
@@ -49,7 +49,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Returns the peer of a connection; `None` when it has ended.
+    /// Returns the peer of a connection; `None` if it has ended.
     ///
     /// # Errors
     ///
@@ -68,19 +68,19 @@ impl Peer {
         Ok(u32::try_from(pid).ok().map(|pid| Self { pidfd: None, pid }))
     }
 
-    /// Returns its process number; 0 where it runs outside of the host's process namespace.
+    /// Returns its process id; 0 if it runs outside of the host's process namespace.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Finds its relation to the process `host`, whose earlier runs left the processes in `left`. It reads `/proc`, which
-    /// may block.
+    /// Determines its relation to the process `host`, whose earlier runs left the processes in `left`. Reads `/proc`,
+    /// which may block.
     pub fn origin(&self, host: u32, left: &BTreeSet<ProcessId>) -> Origin {
         // A terminal may run the host in its own process.
         if self.pid == host {
             return Origin::Outside;
         }
-        // The host and everything that it starts are in its namespace or in one below.
+        // The host and all processes that it starts are in its namespace or in one below.
         if self.pid == 0 {
             return Origin::Outside;
         }
@@ -98,7 +98,7 @@ impl Peer {
     }
 }
 
-/// Returns the process of a pidfd; `None` when it has ended.
+/// Returns the process id of a pidfd; `None` if it has ended.
 fn pid_of(pidfd: &OwnedFd) -> io::Result<Option<u32>> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))?;
     let pid = info.lines().find_map(|line| line.strip_prefix("Pid:")).map(str::trim);
@@ -106,7 +106,7 @@ fn pid_of(pidfd: &OwnedFd) -> io::Result<Option<u32>> {
     Ok(u32::try_from(pid).ok())
 }
 
-/// The relation of `pid` to `host` by its chain of parents; `None` when the chain changed while it was read.
+/// Returns the relation of `pid` to `host` by its chain of parents; `None` if the chain changed while it was read.
 fn relation(
     pid: u32,
     host: u32,
@@ -121,7 +121,7 @@ fn relation(
             0 => return Some(Origin::Outside),
             parent => {
                 let of_parent = stat(parent)?;
-                // The number may have passed to another process. It did not if the child still has this parent.
+                // The id may belong to another process by now. It does not if the child still has this parent.
                 if stat(child)? != of_child {
                     return None;
                 }
@@ -132,7 +132,7 @@ fn relation(
     None
 }
 
-/// Whether a process carries the mark of a tool in its environment.
+/// Returns `true` if a process carries the mark of a tool in its environment.
 fn is_marked(pid: u32) -> bool {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_chain_that_changes_while_it_is_read_decides_nothing() {
         let reads = std::cell::Cell::new(0);
-        // The parent ends after the first read, and its number passes to a process of somebody else.
+        // The parent ends after the first read, and its id is reused by a foreign process.
         let stat = |pid| {
             reads.set(reads.get() + 1);
             let parent = match (pid, reads.get()) {

@@ -1,7 +1,6 @@
-//! Answers that need nothing but the store: listings of sessions and deliveries.
+//! Answers that only need the store: listings of sessions and deliveries.
 //!
-//! The running host and the command line without a host give the same answers,
-//! because both come from here.
+//! The running host and the command line without a host use this module, so they give the same answers.
 
 use hermes_core::delivery::PartState;
 use hermes_core::ids::{DeliveryId, SessionId};
@@ -16,16 +15,16 @@ use crate::store::{
     Store, StoreError, Viewer,
 };
 
-/// Messages in one piece of a transcript.
+/// Messages in one page of a transcript.
 const TRANSCRIPT_ROWS: u32 = 200;
 
-/// Bytes of text in one piece of a transcript: escaped as JSON it still fits in a line.
+/// Bytes of text in one page of a transcript. Escaped as JSON it still fits into a line.
 const TRANSCRIPT_BYTES: usize = 128 << 10;
 
-/// How many ids an ambiguous name lists.
+/// Ids that the answer to an ambiguous name lists.
 const CANDIDATES_MAX: usize = 5;
 
-/// The answer to a request that only reads; `None` for every other request.
+/// Answers a read-only request; `None` for every other request.
 pub async fn read_only(store: &Store, request: &ControlRequest) -> Option<ControlReply> {
     let reply = match request {
         ControlRequest::SessionList { limit, all } => sessions(store, *limit, *all).await,
@@ -45,7 +44,7 @@ pub async fn read_only(store: &Store, request: &ControlRequest) -> Option<Contro
     Some(reply.unwrap_or_else(|error| store_failed(&error)))
 }
 
-/// The answer when the store refused.
+/// Returns the answer for an error of the store.
 pub fn store_failed(error: &StoreError) -> ControlReply {
     let kind = match error {
         StoreError::Busy { .. } | StoreError::Closed => ErrorKind::Busy,
@@ -54,11 +53,11 @@ pub fn store_failed(error: &StoreError) -> ControlReply {
     ControlReply::error(kind, error.to_string())
 }
 
-/// Finds a session by id, a unique beginning of one, or its title.
+/// Finds a session by id, unique prefix of an id, or title.
 ///
 /// # Errors
 ///
-/// The answer to give instead.
+/// The answer to return instead.
 pub async fn find_session(store: &Store, name: &str) -> Result<SessionRow, ControlReply> {
     match store.resolve_session(name, None).await.map_err(|error| store_failed(&error))? {
         Resolved::Found(row) => Ok(*row),
@@ -67,12 +66,12 @@ pub async fn find_session(store: &Store, name: &str) -> Result<SessionRow, Contr
     }
 }
 
-/// Finds a session of the operator by id, a unique beginning of one, or its title, as it goes on today. Those of other
-/// people go on where they began.
+/// Finds a session of the operator by id, unique prefix of an id, or title, as it is continued today. Sessions of other
+/// users can only continue in their own chat.
 ///
 /// # Errors
 ///
-/// The answer to give instead.
+/// The answer to return instead.
 pub async fn find_own_session(store: &Store, name: &str) -> Result<SessionRow, ControlReply> {
     let failed = |error: StoreError| store_failed(&error);
     let row = match store.resolve_session(name, Some(OPERATOR)).await.map_err(failed)? {
@@ -90,7 +89,7 @@ pub async fn find_own_session(store: &Store, name: &str) -> Result<SessionRow, C
     Ok(store.session_tip(&row.id).await.map_err(failed)?.unwrap_or(row))
 }
 
-/// Why a session of somebody else does not go on elsewhere.
+/// Returns the reason why a session of another user cannot move.
 fn anothers(row: &SessionRow) -> String {
     let called = row.title.as_ref().map_or_else(|| format!("session {}", row.id), |title| format!("{title:?}"));
     let owner = row.owner.as_deref().unwrap_or("nobody");
@@ -149,7 +148,7 @@ async fn deliveries(store: &Store, limit: u32, all: bool) -> Result<ControlReply
     let rows = if all {
         store.deliveries(filter(None, false)).await?
     } else {
-        // What is owed, what grows and will be, and what an operator has to look at.
+        // Owed deliveries, growing ones, and those that need the operator.
         let mut rows = store.deliveries(filter(Some(DeliveryState::Owed), false)).await?;
         rows.extend(store.deliveries(filter(Some(DeliveryState::Drafting), false)).await?);
         rows.extend(store.deliveries(filter(None, true)).await?);
@@ -170,7 +169,7 @@ async fn delivery_with_parts(store: &Store, id: DeliveryId) -> Result<ControlRep
     Ok(ControlReply::Delivery { delivery: delivery_info(&row), text: row.markdown, parts })
 }
 
-/// A piece of a transcript that fits in a line, however long its messages are.
+/// Returns a page of a transcript that fits into a line, regardless of the length of its messages.
 async fn transcript(store: &Store, name: &str, after: i64, from_byte: usize) -> Result<ControlReply, StoreError> {
     let row = match find_session(store, name).await {
         Ok(row) => row,
@@ -191,7 +190,7 @@ async fn transcript(store: &Store, name: &str, after: i64, from_byte: usize) -> 
     Ok(ControlReply::Transcript { session: Box::new(session_detail(row)), messages })
 }
 
-/// Leaves of a message's text what follows a byte, as much as fits.
+/// Cuts a message's text to the part after a byte that fits into the page.
 fn cut(message: &mut FullMessage, from_byte: usize) {
     let text = &message.message.content;
     let boundary = |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
@@ -214,7 +213,7 @@ fn session_detail(row: SessionRow) -> SessionDetail {
     }
 }
 
-/// A session for a listing.
+/// Converts a session for a listing.
 pub fn session_info(row: SessionRow) -> SessionInfo {
     SessionInfo {
         id: row.id.0,
@@ -228,7 +227,7 @@ pub fn session_info(row: SessionRow) -> SessionInfo {
     }
 }
 
-/// A message for a listing.
+/// Converts a message for a listing.
 pub fn message_info(row: MessageRow) -> MessageInfo {
     MessageInfo { role: row.message.role.as_str().to_owned(), content: row.message.content, at_ms: row.at_ms }
 }
@@ -237,10 +236,10 @@ fn hit_info(hit: SearchHit) -> HitInfo {
     HitInfo { session: hit.session.0, title: hit.title, role: hit.role, snippet: hit.snippet, at_ms: hit.at_ms }
 }
 
-/// A delivery for a listing.
+/// Converts a delivery for a listing.
 pub fn delivery_info(row: &OwedDelivery) -> DeliveryInfo {
     let thread = row.chat.thread.as_ref().map_or_else(String::new, |thread| format!(":{thread}"));
-    // The first piece of a message that grows is a preview and no part of what is owed.
+    // Part 0 of a growing message is a preview, not an owed part.
     let parts = || row.parts.iter().filter(|part| part.n > 0);
     let delivered = parts().filter(|part| matches!(part.state, PartState::Delivered { .. })).count();
     DeliveryInfo {

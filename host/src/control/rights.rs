@@ -11,13 +11,13 @@ use super::{ControlReply, ControlRequest, ErrorKind};
 pub const NO_TOKEN: &str = "the host started this process, and its HERMES_CONTROL_TOKEN is missing, expired or of another \
      host; run the command in a terminal that the host did not start";
 
-/// The refusal of a request whose run has ended meanwhile.
+/// The refusal of a request whose run has ended.
 const EXPIRED: &str = "the run for which this HERMES_CONTROL_TOKEN was issued has ended";
 
 /// The author of a request.
 #[derive(Clone, Debug)]
 pub enum Caller {
-    /// A person with a terminal of the host's user.
+    /// A user at a terminal of the host's user.
     Operator,
     /// A process of one run.
     Run(Arc<Run>),
@@ -26,25 +26,25 @@ pub enum Caller {
 /// The identity of a connection, from which each of its requests gets its [`Caller`].
 #[derive(Clone, Debug)]
 pub enum Identity {
-    /// A person with a terminal of the host's user.
+    /// A user at a terminal of the host's user.
     Operator,
-    /// A process of a run, as long as that lasts.
+    /// A process of a run. It is valid until the run ends.
     Run(Weak<Run>),
 }
 
 /// The right that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Right {
-    /// Any run has it, within what its person may see and reach.
+    /// Open to any run, within the rights of its requester.
     Own,
-    /// Runs of this tier have it.
+    /// Open to runs of this tier.
     Tier(Tier),
-    /// A person at a terminal has it, and no run.
+    /// Open to a user at a terminal, and to no run.
     Terminal,
 }
 
 impl Identity {
-    /// Returns the author of a request.
+    /// Returns the author of a request, if the request is allowed.
     ///
     /// # Errors
     ///
@@ -72,12 +72,12 @@ impl Identity {
                 return Err(refused(words.to_owned()));
             }
         }
-        // The operator's own run sees and reaches what the operator does.
+        // A private run of the operator has the operator's view and reach.
         let is_operator = run.tier == Tier::Operator && run.is_private();
         match request {
-            // A file has to lie where a reply may take files from.
+            // A file has to be in a folder from which replies may send files.
             ControlRequest::Send { file: Some(_), .. } => Ok(Caller::Run(run)),
-            // The addresses of adapters may hold secrets that let their reader in as the operator.
+            // Announced URLs may contain secrets that grant operator access.
             ControlRequest::Status {} | ControlRequest::AdapterList {} => Ok(Caller::Run(run)),
             _ if is_operator => Ok(Caller::Operator),
             _ => Ok(Caller::Run(run)),
@@ -85,7 +85,7 @@ impl Identity {
     }
 }
 
-/// Returns the right that a request needs. Each request is listed: a new one has to be decided.
+/// Returns the right that a request needs. Every request is listed, so a new one needs a decision.
 fn right(request: &ControlRequest) -> Right {
     match request {
         ControlRequest::Send { file: None, mirror: false, .. }
@@ -93,7 +93,7 @@ fn right(request: &ControlRequest) -> Right {
         | ControlRequest::TaskList { .. }
         | ControlRequest::TaskShow { .. }
         | ControlRequest::TaskCancel { .. } => Right::Own,
-        // As the chat commands /platform, /restart and /pair.
+        // The same as for the chat commands /platform, /restart and /pair.
         ControlRequest::Status {}
         | ControlRequest::AdapterList {}
         | ControlRequest::AdapterEnable { .. }
@@ -122,8 +122,8 @@ fn right(request: &ControlRequest) -> Right {
         | ControlRequest::OutboxShow { .. }
         | ControlRequest::OutboxRetry { .. }
         | ControlRequest::OutboxDrop { .. } => Right::Tier(Tier::Operator),
-        // A seat answers questions for approval; a run must not approve its own calls.
-        // A link lets its reader in as the operator.
+        // A terminal slot answers approvals, and a run must not approve its own calls. A link grants operator access to
+        // its reader.
         ControlRequest::Chat { .. } | ControlRequest::HandOver {} | ControlRequest::AdapterLink { .. } => {
             Right::Terminal
         }

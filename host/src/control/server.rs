@@ -1,9 +1,8 @@
 //! The host's side of the control socket.
 //!
-//! It admits the host's own user, reads bounded lines, checks the right to each
-//! request and hands it to the pipeline. A client that stalls, floods or babbles
-//! costs one bounded slot for a bounded time. A terminal that got its seat gives
-//! its slot back and goes on in frames.
+//! It admits the host's own user, reads bounded lines, checks the right of each request and passes it to the pipeline.
+//! A client that stalls or floods occupies one slot for a bounded time. A terminal that got its slot releases the
+//! client slot and continues with frames.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,16 +21,16 @@ use super::tokens::RunTokens;
 use super::{Asked, CONTROL_VERSION, ControlReply, ControlRequest, ErrorKind, Hello, SeatInfo};
 use crate::plugins::terminal::Seat;
 
-/// How long each side may take.
+/// Deadlines of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
-    /// For the first line.
+    /// The client's first line.
     pub hello: Duration,
-    /// Between two requests.
+    /// The time between two requests.
     pub request: Duration,
-    /// For the host's answer.
+    /// The host's answer.
     pub answer: Duration,
-    /// For a client to read it.
+    /// The time for a client to read an answer.
     pub write: Duration,
 }
 
@@ -42,41 +41,41 @@ const WAITS: Waits = Waits {
     write: Duration::from_secs(10),
 };
 
-/// How long a host that ends waits for the answers that are under way.
+/// Wait for open answers when the host ends.
 const ANSWERED: Duration = Duration::from_secs(2);
 
-/// How long accepting rests after the system refused (too many open files).
+/// Pause of accepting after the system refused (too many open files).
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// Who gives seats to terminals.
+/// The source of terminal slots.
 pub trait Seats: Send + Sync {
-    /// A terminal left its seat.
+    /// Reports that a terminal left its slot.
     fn left(&self, chat: String) -> BoxFuture<'_, ()>;
 
-    /// Gives a seat for a conversation, or for one answer; `resume` names the session to go on with.
+    /// Takes a slot for a conversation, or for one answer. `resume` names the session to continue.
     fn sit(&self, resume: Option<String>, once: bool) -> BoxFuture<'_, Result<(Seat, SeatInfo), Box<ControlReply>>>;
 }
 
-/// The answers that are under way: a host that ends waits for them, so that whoever asked for its end hears that it
-/// was. Cheap to clone.
+/// The open answers. A host that ends waits for them, so that the client that requested the end gets its answer. Cheap
+/// to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Answers(Arc<RwLock<()>>);
 
 impl Answers {
-    /// Waits until everything that was asked is answered, to its last byte, for at most [`ANSWERED`]; nothing that is
-    /// asked later is.
+    /// Waits until every open request is answered completely, for at most [`ANSWERED`]. Later requests are not
+    /// answered.
     pub async fn until_written(&self) {
-        // What takes longer is a request that outlives the host; its client sees the connection end.
+        // After the deadline the client sees the connection end.
         drop(tokio::time::timeout(ANSWERED, self.0.write()).await);
     }
 
-    /// Held from the request to the last byte of its answer.
+    /// Marks an answer as open, from the request to the last byte.
     async fn under_way(&self) -> OwnedRwLockReadGuard<()> {
         Arc::clone(&self.0).read_owned().await
     }
 }
 
-/// Serves clients until it is dropped. At most `clients_max` at once; further ones are told so.
+/// Serves clients until it is dropped, at most `clients_max` at the same time. Further ones are refused with a message.
 pub async fn serve(
     listener: UnixListener,
     requests: mpsc::Sender<Asked>,
@@ -90,29 +89,29 @@ pub async fn serve(
         .await;
 }
 
-/// Where requests go.
+/// The destinations of requests.
 #[derive(Clone)]
 pub(super) struct Way {
-    /// To the pipeline.
+    /// The pipeline.
     pub requests: mpsc::Sender<Asked>,
-    /// To whoever gives seats; `None`: nobody does.
+    /// The source of terminal slots; `None`: the host gives none.
     pub seats: Option<Arc<dyn Seats>>,
-    /// The tokens of the runs that are under way.
+    /// The tokens of the running turns.
     pub runs: Arc<RunTokens>,
-    /// The process of the host.
+    /// The process id of the host.
     pub host: u32,
-    /// What is being answered.
+    /// The open answers.
     pub answers: Answers,
-    /// Connections that were refused for their origin.
+    /// Count of connections that were refused because of their origin.
     pub refused: Arc<AtomicU64>,
 }
 
-/// [`serve`] with other waits, for tests.
+/// Does the same as [`serve`] with other deadlines, for tests.
 pub(super) async fn serve_within(listener: UnixListener, way: Way, clients_max: usize, waits: Waits) {
     let slots = Arc::new(Semaphore::new(clients_max));
     let mut clients = tokio::task::JoinSet::new();
     loop {
-        // Finished clients are taken away so that the set does not grow.
+        // Finished clients are removed so that the set does not grow.
         while clients.try_join_next().is_some() {}
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -144,7 +143,7 @@ fn is_ours(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Finds the relation of the peer to the host. A peer can make `/proc` slow, so the time is bounded.
+/// Determines the relation of the peer to the host. A peer can make `/proc` slow, so the time is limited.
 async fn origin(stream: &UnixStream, way: &Way, wait: Duration) -> Origin {
     let peer = match Peer::of(stream) {
         Ok(Some(peer)) => peer,
@@ -159,7 +158,7 @@ async fn origin(stream: &UnixStream, way: &Way, wait: Duration) -> Origin {
     tokio::time::timeout(wait, looking).await.ok().and_then(Result::ok).unwrap_or(Origin::Unknown)
 }
 
-/// Returns the identity of a client; `None`: it is refused.
+/// Returns the identity of a client; `None`: the client is refused.
 fn identity(origin: Origin, hello: &Hello, runs: &RunTokens) -> Option<Identity> {
     match origin {
         Origin::Outside => Some(Identity::Operator),
@@ -167,10 +166,10 @@ fn identity(origin: Origin, hello: &Hello, runs: &RunTokens) -> Option<Identity>
     }
 }
 
-/// Says why in one line that fits into the socket's buffer, without waiting.
+/// Sends the reason in one line that fits into the socket's buffer, without waiting.
 fn refuse(stream: UnixStream, why: &str) {
     let line = serde_json::to_string(&ControlReply::error(ErrorKind::Busy, why)).unwrap_or_default() + "\n";
-    // Who does not take it sees the connection end, which says the same.
+    // If the line cannot be written, the client sees the connection end.
     let _ = stream.try_write(line.as_bytes());
 }
 
@@ -183,7 +182,7 @@ async fn client(stream: UnixStream, way: Way, waits: Waits, slot: OwnedSemaphore
         Err(error) => return say_and_end(&mut writer, error, "the first line must be hello", waits).await,
     };
     let Some(identity) = identity(origin, &hello, &way.runs) else {
-        // A process that tries it for ever does not fill the log.
+        // A process that retries forever must not fill the log.
         let refused = way.refused.fetch_add(1, Ordering::Relaxed) + 1;
         if refused.is_power_of_two() {
             tracing::warn!(?origin, refused, "a process that the host started was refused at the control socket");
@@ -255,7 +254,7 @@ async fn sit(
     }
 }
 
-/// Tells a terminal where it sits, and lets it go on in frames.
+/// Sends the description of its slot to a terminal, and continues with frames.
 async fn attached(
     seat: Seat,
     info: SeatInfo,
@@ -290,7 +289,7 @@ async fn answer(
     })
 }
 
-/// Tells a client what was wrong with its line, where it can still be told.
+/// Reports an invalid line to the client, if the connection still works.
 async fn say_and_end(
     writer: &mut (impl tokio::io::AsyncWrite + Unpin),
     error: LineError,

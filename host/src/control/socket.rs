@@ -1,8 +1,7 @@
-//! Where the socket lies, and how to reach it however long the path of the home is.
+//! The location of the socket, and the way to reach it with a long home path.
 //!
-//! The address of a Unix socket holds 107 bytes. A home folder may lie deeper, so
-//! the socket is reached through the opened folder (`/proc/self/fd/N/host.sock`):
-//! it always lies in the home, and nothing lies anywhere else.
+//! The address of a Unix socket holds 107 bytes. A home path may be longer, so the socket is reached through the opened
+//! folder (`/proc/self/fd/N/host.sock`). The socket is always in the home.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -15,14 +14,14 @@ use tokio::net::{UnixListener, UnixStream};
 /// Name of the socket in the home folder.
 pub const FILE_NAME: &str = "host.sock";
 
-/// The longest path that fits into an address, its closing zero left out.
+/// The longest path in an address without its terminating zero, in bytes.
 const ADDRESS_BYTES_MAX: usize = 107;
 
-/// Binds the socket of `home`; the caller holds `host.lock`, so one that lies there is dead.
+/// Binds the socket of `home`. The caller holds `host.lock`, so an existing socket is stale.
 ///
 /// # Errors
 ///
-/// When something else than a socket has its name, or the system refuses.
+/// A file of the same name is not a socket, or the system refuses.
 pub fn bind(home: &Path) -> io::Result<UnixListener> {
     let path = home.join(FILE_NAME);
     match std::fs::symlink_metadata(&path) {
@@ -43,17 +42,17 @@ pub fn bind(home: &Path) -> io::Result<UnixListener> {
 ///
 /// # Errors
 ///
-/// As the system says; `NotFound` and `ConnectionRefused` mean that no host runs there.
+/// The error of the system; `NotFound` and `ConnectionRefused` mean that no host runs there.
 pub fn connect(home: &Path) -> io::Result<UnixStream> {
-    // A connection to a local socket stands at once or not at all.
+    // A connect to a local socket does not wait.
     let stream = reach(home, std::os::unix::net::UnixStream::connect)?;
     stream.set_nonblocking(true)?;
     UnixStream::from_std(stream)
 }
 
-/// Removes the socket; part of a planned stop.
+/// Removes the socket, as part of a planned stop.
 pub fn remove(home: &Path) {
-    // One that stays is dead and is removed by the next start.
+    // A socket that stays is removed by the next start.
     let _ = std::fs::remove_file(home.join(FILE_NAME));
 }
 

@@ -1,4 +1,4 @@
-//! How tasks are told over the socket, and without a host.
+//! The tasks in answers of the control socket and of the offline commands.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,51 +12,51 @@ use crate::tasks::act;
 pub struct TaskInfo {
     /// Id.
     pub id: String,
-    /// `task`, `run` (by the host), `background`, `delegate`, or `command`: one that runs in the background.
+    /// `task`, `run` (by the host), `background`, `delegate`, or `command` (runs in the background).
     pub kind: String,
-    /// Its name.
+    /// The title.
     pub title: String,
-    /// What is to be done.
+    /// The work to do.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// `ready`, `running`, `blocked`, `completed`, `gave_up`, `crashed`, `timed_out` or `archived`.
     pub state: String,
-    /// How often it was tried, the try that runs among them.
+    /// Count of attempts, including the running one.
     pub attempts: u32,
-    /// What came of it, what it waits for, or why it will not be done.
+    /// The result, the reason for waiting, or the reason for giving up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
-    /// How far it is, as said last.
+    /// The last progress report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Whose it is.
+    /// The owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// The conversation of a command in the background.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
-    /// The session that made it.
+    /// The session that created it.
     pub session: String,
     /// The session that claimed it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// When the try that runs is over, Unix ms.
+    /// Deadline of the running attempt, Unix ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<i64>,
-    /// When it was made, Unix ms.
+    /// Time of creation, Unix ms.
     pub created_ms: i64,
-    /// When something last happened to it, Unix ms.
+    /// Time of the last change, Unix ms.
     pub changed_ms: i64,
 }
 
-/// Something that happened to a task.
+/// An event of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskEventInfo {
-    /// When, Unix ms.
+    /// Time, Unix ms.
     pub at_ms: i64,
     /// `created`, `claimed`, `status`, `blocked`, `unblocked`, `completed`, `gave_up`, `crashed`, `timed_out`, `archived`.
     pub event: String,
-    /// What was said with it.
+    /// The text of the event.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub said: String,
 }
@@ -89,21 +89,21 @@ impl From<TaskEventRow> for TaskEventInfo {
     }
 }
 
-/// The answer to `task_list`.
+/// Answers `task_list`.
 ///
 /// # Errors
 ///
-/// When the disk fails.
+/// The store fails.
 pub async fn list(store: &Store, viewer: Viewer, limit: u32, all: bool) -> Result<ControlReply, StoreError> {
     let tasks = store.tasks(viewer, all, limit).await?.into_iter().map(TaskInfo::from).collect();
     Ok(ControlReply::Tasks { tasks })
 }
 
-/// The answer to `task_show`.
+/// Answers `task_show`.
 ///
 /// # Errors
 ///
-/// When the disk fails.
+/// The store fails.
 pub async fn show(store: &Store, viewer: Viewer, task: &str) -> Result<ControlReply, StoreError> {
     Ok(match find(store, viewer, task).await {
         Err(reply) => reply,
@@ -114,11 +114,11 @@ pub async fn show(store: &Store, viewer: Viewer, task: &str) -> Result<ControlRe
     })
 }
 
-/// Finds a task by its id, or a unique beginning of it.
+/// Finds a task by its id, or a unique prefix of it.
 ///
 /// # Errors
 ///
-/// The answer to give instead.
+/// The answer to return instead.
 pub async fn find(
     store: &Store,
     viewer: Viewer,

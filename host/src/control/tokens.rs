@@ -1,7 +1,7 @@
 //! Tokens of the control socket: the right of one run's processes to use it.
 //!
 //! A run is one turn of the agent. Its tool processes get the token in their environment. The token carries the rights
-//! of the person whose turn it is, and ends with the run.
+//! of the requester, and ends with the run.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -16,34 +16,34 @@ use crate::chance::Chance;
 /// Random bytes of a token.
 const TOKEN_BYTES: usize = 32;
 
-/// The stand-in for a token in the output of tools.
+/// The replacement for a token in the output of tools.
 const MASKED: &str = "[control token]";
 
 /// The rights of one run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The tier of the person whose run it is.
+    /// The tier of the requester.
     pub tier: Tier,
-    /// The tier of the person for messages to other chats; the host's own turns have that of the person they run for.
+    /// The tier for messages to other chats; turns of the host itself have that of the user for whom they run.
     pub reach: Tier,
-    /// The person, named as owners are; `None` if nobody is known or several people speak in it.
+    /// The requester, named like an owner; `None` if unknown or if several users speak in the run.
     pub person: Option<String>,
-    /// The conversation in which it runs.
+    /// The context of its turn.
     pub context: TurnContext,
 }
 
 impl Run {
-    /// Whether only the person whose run it is reads its output.
+    /// Returns `true` if only the requester reads the output of the run.
     pub fn is_private(&self) -> bool {
         !self.context.owner.is_empty()
     }
 }
 
-/// The tokens of all runs that are under way. There is one for each running turn, which the host bounds.
+/// The tokens of all active runs. There is one per running turn, and the host limits those.
 #[derive(Debug, Default)]
 pub struct RunTokens {
     issued: Mutex<Vec<Issued>>,
-    /// The processes that the runs of an earlier host left; they have no token.
+    /// Leftover processes of runs of an earlier host; they have no token.
     left: OnceLock<BTreeSet<ProcessId>>,
 }
 
@@ -59,7 +59,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Returns the rights that a run has in which both speak: the least of each.
+    /// Returns the rights of a run in which both authors speak: the lower one of each.
     pub fn and(self, other: Self) -> Self {
         Self {
             tier: self.tier.min(other.tier),
@@ -95,9 +95,9 @@ impl RunTokens {
         TokenLease { tokens: Arc::clone(self), token }
     }
 
-    /// Finds the run of a token; the reference ends with the run.
+    /// Finds the run of a token. The reference ends with the run.
     pub fn run_of(&self, token: &str) -> Option<Weak<Run>> {
-        // All are compared, so that the time says nothing about any of them.
+        // All tokens are compared, so that the time reveals nothing about them.
         let mut found = None;
         for issued in self.all().iter() {
             if is_same(issued.token.expose().as_bytes(), token.as_bytes()) {
@@ -107,19 +107,19 @@ impl RunTokens {
         found
     }
 
-    /// Remembers, once, the processes that the runs of an earlier host left.
+    /// Sets the leftover processes of an earlier host, once.
     pub fn set_left(&self, left: BTreeSet<ProcessId>) {
-        // There is one start in a run of the host; a second call changes nothing.
+        // A run of the host starts once; a second call changes nothing.
         let _ = self.left.set(left);
     }
 
-    /// Returns the processes that the runs of an earlier host left.
+    /// Returns the leftover processes of an earlier host.
     pub fn left(&self) -> &BTreeSet<ProcessId> {
         static NONE: BTreeSet<ProcessId> = BTreeSet::new();
         self.left.get().unwrap_or(&NONE)
     }
 
-    /// Takes the tokens of all runs out of a text.
+    /// Masks the tokens of all runs in a text.
     pub fn mask(&self, mut text: String) -> String {
         for issued in self.all().iter() {
             if text.contains(issued.token.expose()) {
@@ -135,7 +135,7 @@ impl RunTokens {
 }
 
 impl TokenLease {
-    /// Lowers the rights of the run: the author of an event with these rights has spoken in it.
+    /// Lowers the rights of the run, because an author with these rights has spoken in it.
     pub fn lower_to(&self, rights: &Rights) {
         for issued in self.tokens.all().iter_mut().filter(|issued| issued.token == self.token) {
             let Run { tier, reach, person, .. } = &*issued.run;
@@ -155,7 +155,7 @@ impl Drop for TokenLease {
     }
 }
 
-/// Compares in a time that depends on the lengths only.
+/// Compares two values in a time that depends only on their lengths.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let differ = one.iter().zip(other).fold(0, |differ, (one, other)| black_box(differ | (one ^ other)));
     one.len() == other.len() && differ == 0

@@ -1,7 +1,7 @@
-//! What is said over `host.sock`: one JSON object a line.
+//! The protocol of `host.sock`: one JSON object per line.
 //!
-//! The client's first line is [`Hello`], the server answers with its own; then
-//! each request gets exactly one reply, in order.
+//! The client's first line is [`Hello`], and the server answers with its own. After that each request gets exactly one
+//! reply, in order.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use serde::{Deserialize, Serialize};
 use super::{TaskEventInfo, TaskInfo};
 use crate::status::StatusJson;
 
-/// The version of these words.
+/// The version of the protocol.
 pub const CONTROL_VERSION: u32 = 1;
 
-/// The longest line either side accepts, in bytes, its newline included.
+/// The longest line that either side accepts, in bytes, including its newline.
 pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The first line of each side.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "hello")]
 pub struct Hello {
-    /// Version of the words, [`CONTROL_VERSION`].
+    /// Version of the protocol, [`CONTROL_VERSION`].
     pub version: u32,
     /// Version of the program.
     #[serde(default)]
     pub program: String,
-    /// The token of the run in which the client works; only the processes of a run have one.
+    /// The token of the run to which the client belongs; only processes of a run have one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub token: String,
 }
 
 impl Hello {
-    /// The greeting of this program.
+    /// Creates the greeting of this program.
     pub fn ours(token: &str) -> Self {
         Self { version: CONTROL_VERSION, program: env!("CARGO_PKG_VERSION").to_owned(), token: token.to_owned() }
     }
@@ -50,15 +50,15 @@ impl std::fmt::Debug for Hello {
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum ControlRequest {
-    /// The state of everything.
+    /// Get the state of the host.
     Status {},
-    /// A planned stop: drain, then end with 0.
+    /// Stop as planned: drain, then end with 0.
     Stop {},
-    /// A planned stop after which the host is started again: by its service manager, or by itself.
+    /// Stop as planned and start again, by the service manager or by the host itself.
     Restart {},
-    /// Take no new events, finish what runs, stay up.
+    /// Accept no new events, finish the running work, stay up.
     Drain {
-        /// Take events again.
+        /// `true`: accept events again.
         #[serde(default)]
         undo: bool,
     },
@@ -70,305 +70,305 @@ pub enum ControlRequest {
         target: String,
         /// House markdown.
         text: String,
-        /// A file to send with it; absolute.
+        /// The absolute path of a file to send with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<PathBuf>,
-        /// Whether it also stands in the transcript of that chat's session.
+        /// `true` if the text is also added to the transcript of that chat's session.
         #[serde(default)]
         mirror: bool,
     },
-    /// The adapters and the libraries found.
+    /// List the adapters and the libraries found.
     AdapterList {},
     /// Start an instance and keep it started.
     AdapterEnable {
-        /// Which.
+        /// The instance.
         instance: String,
     },
     /// Stop an instance and keep it stopped.
     AdapterDisable {
-        /// Which.
+        /// The instance.
         instance: String,
     },
-    /// Stop an instance and start it from the file that lies there.
+    /// Stop an instance and start it from the current file.
     AdapterReload {
-        /// Which.
+        /// The instance.
         instance: String,
     },
-    /// The addresses that an instance announced, with the secrets in them.
+    /// Get the announced URLs of an instance, with their secrets.
     AdapterLink {
-        /// An instance, its plugin, or a unique beginning of either.
+        /// An instance, its plugin, or a unique prefix of either.
         instance: String,
-        /// Whether the secrets that the adapter made are replaced first.
+        /// `true` if the secrets of the adapter are replaced first.
         #[serde(default)]
         rotate: bool,
     },
-    /// Open requests and grants.
+    /// List open requests and grants.
     PairingList {},
-    /// Admit who was shown this code.
+    /// Admit the sender that was shown this code.
     PairingApprove {
-        /// Where the code was shown.
+        /// The instance that showed the code.
         instance: String,
         /// The code.
         code: String,
     },
-    /// Take a grant back.
+    /// Revoke a grant.
     PairingRevoke {
-        /// Where it holds.
+        /// The instance of the grant.
         instance: String,
-        /// Whose it is.
+        /// The user id.
         user: String,
     },
     /// Forget open requests and lockouts.
     PairingClear {
-        /// Only of this instance.
+        /// Only of this instance; `None`: of all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance: Option<String>,
     },
-    /// Sessions, newest first.
+    /// List sessions, newest first.
     SessionList {
-        /// How many.
+        /// The most sessions to return.
         limit: u32,
-        /// Ended ones too.
+        /// `true`: ended ones too.
         #[serde(default)]
         all: bool,
     },
-    /// One session with its messages.
+    /// Get one session with its messages.
     SessionShow {
-        /// An id, a unique beginning of one, or a title.
+        /// An id, a unique prefix of one, or a title.
         session: String,
-        /// How many messages, from the end.
+        /// The most messages to return, from the end.
         limit: u32,
     },
-    /// A piece of a session's transcript, to be asked for until nothing follows.
+    /// Get a page of a session's transcript. The client repeats this until the page is empty.
     SessionTranscript {
-        /// An id, a unique beginning of one, or a title.
+        /// An id, a unique prefix of one, or a title.
         session: String,
-        /// Only what follows this message; 0 from the beginning.
+        /// The message after which the page begins; 0: from the beginning.
         #[serde(default)]
         after: i64,
-        /// Only what follows this byte of the first such message.
+        /// The byte at which the text of the page's first message begins.
         #[serde(default)]
         from_byte: usize,
     },
-    /// Messages that contain words.
+    /// Search messages by words.
     SessionSearch {
         /// The words.
         query: String,
-        /// How many.
+        /// The most hits to return.
         limit: u32,
     },
-    /// End a session; its chat begins anew.
+    /// End a session; its chat begins a new one.
     SessionEnd {
-        /// An id, a unique beginning of one, or a title.
+        /// An id, a unique prefix of one, or a title.
         session: String,
     },
     /// Delete a session and its messages.
     SessionDelete {
-        /// An id, a unique beginning of one, or a title.
+        /// An id, a unique prefix of one, or a title.
         session: String,
     },
-    /// Hand a session over to a chat.
+    /// Hand a session off to a chat.
     Handoff {
-        /// An id, a unique beginning of one, or a title.
+        /// An id, a unique prefix of one, or a title.
         session: String,
-        /// Where it goes on: an instance, or a plugin that has one, for its home channel; `INSTANCE:CHAT` for another
+        /// The destination: an instance, or a plugin that has one, for its home channel; `INSTANCE:CHAT` for another
         /// chat.
         instance: String,
-        /// How long to wait for the end of it, in milliseconds; at most five minutes. The answer says how it stands then.
+        /// Wait for the end, in milliseconds; at most five minutes. The answer contains the state at that time.
         #[serde(default = "handoff_wait_ms")]
         wait_ms: u64,
     },
-    /// Offer a session to whoever sends its code in a chat: `/claim CODE`.
+    /// Offer a session to the user who sends its code in a chat: `/claim CODE`.
     HandoffOffer {
-        /// An id, a unique beginning of one, or a title.
+        /// An id, a unique prefix of one, or a title.
         session: String,
     },
-    /// Handoffs, newest first.
+    /// List handoffs, newest first.
     HandoffList {
-        /// How many.
+        /// The most handoffs to return.
         limit: u32,
-        /// Those that are over too.
+        /// `true`: ended ones too.
         #[serde(default)]
         all: bool,
     },
-    /// How one session stands with its handoff.
+    /// Get the handoff of one session.
     HandoffShow {
-        /// An id, a unique beginning of one, or a title.
+        /// An id, a unique prefix of one, or a title.
         session: String,
     },
-    /// Give a handoff up: its session stays where it was.
+    /// Cancel a handoff; its session stays in its chat.
     HandoffCancel {
-        /// An id, a unique beginning of one, or a title.
+        /// An id, a unique prefix of one, or a title.
         session: String,
     },
-    /// Tasks, newest first.
+    /// List tasks, newest first.
     TaskList {
-        /// How many.
+        /// The most tasks to return.
         limit: u32,
-        /// Those at their end too.
+        /// `true`: ended ones too.
         #[serde(default)]
         all: bool,
     },
-    /// One task with what happened to it.
+    /// Get one task with its events.
     TaskShow {
-        /// An id, or a unique beginning of one.
+        /// An id, or a unique prefix of one.
         task: String,
     },
-    /// Give a task up; what the host does for it is stopped.
+    /// Cancel a task and stop the host's work on it.
     TaskCancel {
-        /// An id, or a unique beginning of one.
+        /// An id, or a unique prefix of one.
         task: String,
-        /// Why, for whoever is told.
+        /// The reason, for the subscribers.
         why: String,
     },
-    /// Deliveries, newest first.
+    /// List deliveries, newest first.
     OutboxList {
-        /// How many.
+        /// The most deliveries to return.
         limit: u32,
-        /// Settled ones too.
+        /// `true`: settled ones too.
         #[serde(default)]
         all: bool,
     },
-    /// One delivery with its parts.
+    /// Get one delivery with its parts.
     OutboxShow {
-        /// Which.
+        /// The delivery id.
         delivery: i64,
     },
-    /// Try an abandoned or waiting delivery anew.
+    /// Retry an abandoned or waiting delivery.
     OutboxRetry {
-        /// Which.
+        /// The delivery id.
         delivery: i64,
     },
-    /// Give a delivery up.
+    /// Abandon a delivery.
     OutboxDrop {
-        /// Which.
+        /// The delivery id.
         delivery: i64,
-        /// What to write beside it.
+        /// The reason to record.
         why: String,
     },
-    /// A terminal wants a seat. After the answer the connection carries frames.
+    /// Take a terminal slot. After the answer the connection carries frames.
     Chat {
-        /// An id, a unique beginning of one, or a title: the session to go on with.
+        /// The session to continue: an id, a unique prefix of one, or a title.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resume: Option<String>,
-        /// Whether it leaves with the answer to its first message.
+        /// `true` if the terminal leaves after the answer to its first message.
         #[serde(default)]
         once: bool,
     },
-    /// Another host wants to take over from one that runs for a terminal only.
+    /// Ask a host that runs for a terminal only to end, so that another host can take over.
     HandOver {},
 }
 
-/// What the host answers.
+/// The answer of the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ControlReply {
-    /// It is done; one sentence for people.
+    /// Success, with one sentence for people.
     Done {
-        /// What is true after it.
+        /// The sentence.
         message: String,
     },
-    /// It was not done; one sentence with the mend.
+    /// Failure, with one sentence that contains the fix.
     Error {
-        /// Whose turn it is.
+        /// The kind of the error.
         kind: ErrorKind,
         /// The sentence.
         message: String,
     },
-    /// To `status` and `adapter_list`.
+    /// The answer to `status` and `adapter_list`.
     Status(Box<StatusJson>),
-    /// To `send`.
+    /// The answer to `send`.
     Owed {
-        /// The delivery that carries it.
+        /// The id of the new delivery.
         delivery: i64,
-        /// What was asked for and was not done.
+        /// The part of the request that was not carried out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
-    /// To `pairing_list`.
+    /// The answer to `pairing_list`.
     Pairing {
-        /// Waiting for approval.
+        /// Requests that wait for approval.
         requests: Vec<PairingInfo>,
-        /// Approved.
+        /// Approved grants.
         grants: Vec<GrantInfo>,
     },
-    /// To `session_list`.
+    /// The answer to `session_list`.
     Sessions {
-        /// Newest first.
+        /// Sessions, newest first.
         sessions: Vec<SessionInfo>,
     },
-    /// To `session_show`.
+    /// The answer to `session_show`.
     Session {
         /// The session.
         session: SessionInfo,
         /// Its messages, oldest first.
         messages: Vec<MessageInfo>,
     },
-    /// To `session_transcript`.
+    /// The answer to `session_transcript`.
     Transcript {
         /// The session.
         session: Box<SessionDetail>,
-        /// Messages, oldest first; none when nothing follows.
+        /// Messages, oldest first; empty at the end.
         messages: Vec<FullMessage>,
     },
-    /// To `session_search`.
+    /// The answer to `session_search`.
     Hits {
-        /// Best first.
+        /// Hits, best first.
         hits: Vec<HitInfo>,
     },
-    /// To `handoff`, `handoff_show` and `handoff_cancel`.
+    /// The answer to `handoff`, `handoff_show` and `handoff_cancel`.
     Handoff {
-        /// How it stands.
+        /// The handoff.
         handoff: Box<HandoffInfo>,
     },
-    /// To `handoff_offer`.
+    /// The answer to `handoff_offer`.
     HandoffCode {
         /// The session.
         session: String,
-        /// What somebody has to send; told here and nowhere else.
+        /// The code to send. It is shown only here.
         code: String,
-        /// Until when it works, Unix ms.
+        /// End of its validity, Unix ms.
         expires_ms: i64,
         /// One sentence for people.
         message: String,
     },
-    /// To `handoff_list`.
+    /// The answer to `handoff_list`.
     Handoffs {
-        /// Newest first.
+        /// Handoffs, newest first.
         handoffs: Vec<HandoffInfo>,
     },
-    /// To `task_list`.
+    /// The answer to `task_list`.
     Tasks {
-        /// Newest first.
+        /// Tasks, newest first.
         tasks: Vec<TaskInfo>,
     },
-    /// To `task_show`.
+    /// The answer to `task_show`.
     Task {
         /// The task.
         task: Box<TaskInfo>,
-        /// What happened to it, oldest first.
+        /// Its events, oldest first.
         events: Vec<TaskEventInfo>,
     },
-    /// To `outbox_list`.
+    /// The answer to `outbox_list`.
     Outbox {
-        /// Newest first.
+        /// Deliveries, newest first.
         deliveries: Vec<DeliveryInfo>,
     },
-    /// To `outbox_show`.
+    /// The answer to `outbox_show`.
     Delivery {
         /// The delivery.
         delivery: DeliveryInfo,
-        /// House markdown.
+        /// The text, in house markdown.
         text: String,
-        /// What goes out.
+        /// Its parts.
         parts: Vec<PartInfo>,
     },
-    /// To `chat`.
+    /// The answer to `chat`.
     Chat(Box<SeatInfo>),
 }
 
-/// How long the requester of a handoff waits unless it says otherwise.
+/// Default wait of the requester of a handoff, in milliseconds.
 pub const HANDOFF_WAIT_MS: u64 = 60_000;
 
 fn handoff_wait_ms() -> u64 {
@@ -376,7 +376,7 @@ fn handoff_wait_ms() -> u64 {
 }
 
 impl ControlRequest {
-    /// How much longer than other requests this one may take until it is answered.
+    /// Returns the additional deadline of this request compared with others.
     pub(super) fn waits(&self) -> Duration {
         match self {
             Self::Handoff { wait_ms, .. } => Duration::from_millis((*wait_ms).min(HANDOFF_WAIT_MS_MAX)),
@@ -386,84 +386,84 @@ impl ControlRequest {
 }
 
 impl ControlReply {
-    /// Done, with `message`.
+    /// Creates a success with `message`.
     pub fn done(message: impl Into<String>) -> Self {
         Self::Done { message: message.into() }
     }
 
-    /// Not done, with the sentence that says why and what to do.
+    /// Creates a failure with a sentence that contains the reason and the fix.
     pub fn error(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self::Error { kind, message: message.into() }
     }
 }
 
-/// Whose turn it is after an error.
+/// The kind of an error, which shows who can fix it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The caller's: the words make no sense to the host.
+    /// The request is invalid. The caller corrects it.
     Invalid,
-    /// The caller's: there is no such thing.
+    /// The named object does not exist. The caller corrects the name.
     NotFound,
-    /// The caller's: it may not be done in this state.
+    /// Not allowed in this state.
     Refused,
-    /// Nobody's: ask again later.
+    /// Temporarily not possible. The caller tries again later.
     Busy,
-    /// Ours.
+    /// A fault of the host.
     Failed,
-    /// The caller's: `plugins.toml` has problems; nothing was changed.
+    /// `plugins.toml` has problems; nothing was changed. The operator corrects it.
     Config,
 }
 
-/// A pairing request. The code itself is known only to who was shown it.
+/// A pairing request. Only the sender who was shown the code knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PairingInfo {
-    /// Where.
+    /// The instance.
     pub instance: String,
-    /// Who.
+    /// The user id.
     pub user: String,
     /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Since when, Unix ms.
+    /// Time of the request, Unix ms.
     pub since_ms: i64,
-    /// Until when, Unix ms.
+    /// End of its validity, Unix ms.
     pub expires_ms: i64,
 }
 
 /// A grant by pairing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantInfo {
-    /// Where.
+    /// The instance.
     pub instance: String,
-    /// Who.
+    /// The user id.
     pub user: String,
     /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Since when, Unix ms.
+    /// Time of the grant, Unix ms.
     pub since_ms: i64,
 }
 
-/// Where a terminal sits.
+/// The slot of a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeatInfo {
     /// The id of its chat.
     pub chat: String,
-    /// The session that goes on there; `None`: its first message begins one.
+    /// The current session of the slot; `None`: the first message starts one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionInfo>,
-    /// What was said last in it, oldest first.
+    /// The last messages of the session, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last: Vec<MessageInfo>,
-    /// The chats in which it goes on as well, for people.
+    /// The other chats of the session, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<String>,
-    /// Instances that the host runs.
+    /// The instances that the host runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<String>,
-    /// Whether the host runs for a terminal only, without adapters.
+    /// `true` if the host runs for a terminal only, without adapters.
     #[serde(default)]
     pub alone: bool,
 }
@@ -476,59 +476,59 @@ pub struct SessionInfo {
     /// Title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Where it began: an instance, or the host's own word.
+    /// The origin: an instance, or a word of the host.
     pub source: String,
-    /// How many messages.
+    /// Count of messages.
     pub messages: u64,
-    /// Since when, Unix ms.
+    /// Start, Unix ms.
     pub started_ms: i64,
-    /// Until when, Unix ms.
+    /// End, Unix ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<i64>,
-    /// Why it ended.
+    /// The reason of its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_reason: Option<String>,
-    /// When it was last used, Unix ms.
+    /// Last use, Unix ms.
     pub last_ms: i64,
 }
 
-/// All there is about a session besides its messages.
+/// The details of a session except its messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionDetail {
-    /// What a listing shows of it.
+    /// The fields of a listing.
     #[serde(flatten)]
     pub info: SessionInfo,
-    /// Whom it belongs to.
+    /// The owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The session it follows.
+    /// The previous session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// How it follows: `reset`, `branch`, `compression`.
+    /// The relation to the previous session: `reset`, `branch`, `compression`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<String>,
-    /// What was said before it began, summed up.
+    /// The summary of the previous messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// Turns that ended.
+    /// Count of ended turns.
     pub turns: u64,
-    /// Tokens that went in.
+    /// Count of input tokens.
     pub input_tokens: u64,
-    /// Tokens that came out.
+    /// Count of output tokens.
     pub output_tokens: u64,
 }
 
-/// One message with everything that is kept of it.
+/// One message with all stored fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FullMessage {
     /// Id, ascending.
     pub id: i64,
-    /// When, Unix ms.
+    /// Time, Unix ms.
     pub at_ms: i64,
-    /// The byte with which the rest of its text begins, where this is not all.
+    /// The byte at which the rest of the text begins, if the text is not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest_from_byte: Option<usize>,
-    /// What was said.
+    /// The stored message.
     #[serde(flatten)]
     pub message: hermes_agent::Message,
 }
@@ -540,27 +540,27 @@ pub struct MessageInfo {
     pub role: String,
     /// The text.
     pub content: String,
-    /// When, Unix ms.
+    /// Time, Unix ms.
     pub at_ms: i64,
 }
 
 /// One message that matched a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HitInfo {
-    /// In which session.
+    /// The session id.
     pub session: String,
     /// Its title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Whose words.
+    /// The role of the author.
     pub role: String,
-    /// The words around the match.
+    /// The text around the match.
     pub snippet: String,
-    /// When, Unix ms.
+    /// Time, Unix ms.
     pub at_ms: i64,
 }
 
-/// How a session stands with its handoff.
+/// The handoff of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffInfo {
     /// The session.
@@ -568,25 +568,25 @@ pub struct HandoffInfo {
     /// Its title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Where it leads.
+    /// The destination instance.
     pub instance: String,
     /// `none`, `pending`, `running`, `completed` or `failed`.
     pub state: String,
-    /// Why it failed.
+    /// The reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// The chat in which the conversation goes on, for people.
+    /// The destination chat, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
-    /// When it was asked for, Unix ms.
+    /// Time of the request, Unix ms.
     pub asked_ms: i64,
-    /// When it came into its state, Unix ms.
+    /// Time of the last state change, Unix ms.
     pub since_ms: i64,
-    /// One sentence for people: what is true, and what to do.
+    /// One sentence for people: the state and the next step.
     pub message: String,
-    /// What to type to go on with the session at the terminal.
+    /// The command that resumes the session at the terminal.
     pub resume_here: String,
-    /// What to type in a chat to go on with the session there.
+    /// The command that resumes the session in a chat.
     pub resume_in_chat: String,
 }
 
@@ -595,52 +595,52 @@ pub struct HandoffInfo {
 pub struct DeliveryInfo {
     /// Id.
     pub id: i64,
-    /// Through which instance.
+    /// The instance.
     pub instance: String,
-    /// To which chat, for people.
+    /// The chat, for people.
     pub chat: String,
-    /// The session it belongs to, where it belongs to one.
+    /// The session, if the delivery belongs to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// `reply`, `notice`, `ask`, `cron`.
     pub purpose: String,
     /// `owed`, `settled`, `abandoned`, …
     pub state: String,
-    /// Why it is in that state, where there is a why.
+    /// The reason of the state, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Since when, Unix ms.
+    /// Start of the state, Unix ms.
     pub since_ms: i64,
-    /// Until when it is tried, Unix ms.
+    /// Deadline of the attempts, Unix ms.
     pub deadline_ms: i64,
-    /// Not tried again before, Unix ms; absent where nothing is waited for.
+    /// Earliest next attempt, Unix ms; absent if none is scheduled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_try_ms: Option<i64>,
-    /// The id of the chat alone, for the host's own use.
+    /// The bare id of the chat, for the host's own use.
     #[serde(skip)]
     pub chat_id: String,
-    /// How many parts.
+    /// Count of parts.
     pub parts: u32,
-    /// How many of them arrived.
+    /// Count of delivered parts.
     pub delivered: u32,
 }
 
 /// One part of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartInfo {
-    /// Which, from 1.
+    /// Number, from 1.
     pub n: u32,
     /// State word.
     pub state: String,
-    /// How often it was tried.
+    /// Count of attempts.
     pub attempts: u32,
-    /// Not before, Unix ms.
+    /// Earliest next attempt, Unix ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before_ms: Option<i64>,
-    /// What the platform called it.
+    /// The message ids of the platform.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub message_ids: Vec<String>,
-    /// What was last said about why it did not arrive.
+    /// The last reason why it was not delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The rendered text.
