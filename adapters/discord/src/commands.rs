@@ -106,7 +106,8 @@ impl Connection {
         if !self.listens_to(interaction.channel().unwrap_or_default(), &place).await? {
             return Ok(false);
         }
-        let Some(event) = inbound::acted(&interaction, chat) else { return Ok(false) };
+        let Some(mut event) = inbound::acted(&interaction, chat) else { return Ok(false) };
+        self.add_roles(&mut event).await;
         if interaction.kind != inbound::COMMAND {
             self.emit(&event).await?;
             return Ok(true);

@@ -20,6 +20,7 @@ use crate::echoes::Echoes;
 use crate::gateway::Dispatch;
 use crate::inbound::{self, Ears};
 use crate::interactions::{self, Interactions};
+use crate::members::Members;
 use crate::outbound::{Manner, ms};
 use crate::places::{self, Place, Places};
 use crate::shards::Opened;
@@ -46,6 +47,8 @@ pub struct Choice {
     pub allowed_channels: BTreeSet<String>,
     /// Channels to ignore.
     pub ignored_channels: BTreeSet<String>,
+    /// Servers whose roles count in direct messages.
+    pub role_guilds: BTreeSet<String>,
     /// True to ignore a message that mentions only other users.
     pub leaves_others_alone: bool,
     /// True to request the content of messages.
@@ -80,6 +83,7 @@ pub struct Connection {
     pub fetcher: Fetcher,
     pub me: OnceLock<Me>,
     pub places: Places,
+    pub members: Members,
     pub threads: Mutex<Threads>,
     /// Locks for opening threads.
     pub opening: Turns,
@@ -218,6 +222,7 @@ impl Connection {
         if dispatch.data.to_string().len() <= RAW_BYTES_MAX {
             event.raw = dispatch.data;
         }
+        self.add_roles(&mut event).await;
         self.emit(&event).await?;
         Ok(true)
     }

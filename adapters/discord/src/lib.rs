@@ -25,6 +25,7 @@ mod gateway;
 mod inbound;
 mod interactions;
 mod limits;
+mod members;
 mod menu;
 mod opening;
 mod outbound;
@@ -87,6 +88,9 @@ pub struct Config {
     /// The ids of channels, or categories, to ignore.
     #[serde(default)]
     ignored_channels: Vec<String>,
+    /// Ids of servers whose roles count in direct messages too (`access.allowed_roles`); empty: none.
+    #[serde(default)]
+    role_guilds: Vec<String>,
     /// True to ignore a message that mentions other users and not the bot.
     #[serde(default = "yes")]
     ignore_other_mentions: bool,
@@ -192,6 +196,14 @@ impl Adapter for Discord {
                     "`{key}` names {wrong:?}, which is no id; write the channel's number (switch on Developer Mode, then Copy Channel ID)"
                 ));
             }
+        }
+        if let Some(wrong) = config.role_guilds.iter().find(|id| places::number(id).is_none()) {
+            return Err(format!(
+                "`role_guilds` names {wrong:?}, which is no id; write the server's number (switch on Developer Mode, then Copy Server ID)"
+            ));
+        }
+        if config.role_guilds.len() > members::ROLE_GUILDS_MAX {
+            return Err(format!("`role_guilds` names more than {} servers", members::ROLE_GUILDS_MAX));
         }
         Ok(())
     }
@@ -394,6 +406,7 @@ fn linked(config: Config, host: Host) -> Result<Connection, ClientError> {
             no_thread_channels: set(config.no_thread_channels),
             allowed_channels: set(config.allowed_channels),
             ignored_channels: set(config.ignored_channels),
+            role_guilds: set(config.role_guilds),
             leaves_others_alone: config.ignore_other_mentions,
             message_content: config.message_content,
             public_answers: config.public_commands,
@@ -406,6 +419,7 @@ fn linked(config: Config, host: Host) -> Result<Connection, ClientError> {
         fetcher: Fetcher::new(files)?,
         me: OnceLock::new(),
         places: Default::default(),
+        members: Default::default(),
         threads: Default::default(),
         opening: Default::default(),
         interactions: Default::default(),

@@ -5,6 +5,7 @@
 mod commands;
 mod handoffs;
 mod hostile;
+mod members;
 mod patience;
 mod proxy;
 mod sending;

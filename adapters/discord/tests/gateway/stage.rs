@@ -66,12 +66,21 @@ pub fn bot_of(
     answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
     play: impl Fn(usize, Value, &mut Peer) + Send + Sync + 'static,
 ) -> MockHost {
-    made(setup, wanted, move |line, _| answer(line), play)
+    made(setup, json!({}), wanted, move |line, _| answer(line), play)
+}
+
+/// Starts a bot with further keys of its configuration.
+pub fn bot_configured(
+    keys: Value,
+    answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
+    play: impl Fn(usize, Value, &mut Peer) + Send + Sync + 'static,
+) -> MockHost {
+    made(MockHost::setup("test"), keys, || json!({ "shards": 1 }), move |line, _| answer(line), play)
 }
 
 /// Starts a bot with a quiet gateway. `answer` answers its requests and also receives their bodies.
 pub fn bot_asked(answer: impl Fn(&str, Value) -> (u16, Value) + Send + Sync + 'static) -> MockHost {
-    made(MockHost::setup("test"), || json!({ "shards": 1 }), answer, quiet)
+    made(MockHost::setup("test"), json!({}), || json!({ "shards": 1 }), answer, quiet)
 }
 
 /// A bot that reaches Discord and its gateway only through an HTTP proxy; with the first line of each request to that.
@@ -85,7 +94,7 @@ pub fn bot_behind_a_proxy(
     settings.http = Some(address);
     let setup = MockHost::setup("test").proxy(settings);
     let servers = Servers { http, base: "discord.invalid".to_owned(), sockets, gateway: "gateway.invalid".to_owned() };
-    (made_on(setup, servers, || json!({ "shards": 1 }), move |line, _| answer(line), play), lines)
+    (made_on(setup, json!({}), servers, || json!({ "shards": 1 }), move |line, _| answer(line), play), lines)
 }
 
 /// The servers of a Discord, and their names.
@@ -98,16 +107,18 @@ struct Servers {
 
 fn made(
     setup: Setup,
+    keys: Value,
     wanted: impl Fn() -> Value + Send + Sync + 'static,
     answer: impl Fn(&str, Value) -> (u16, Value) + Send + Sync + 'static,
     play: impl Fn(usize, Value, &mut Peer) + Send + Sync + 'static,
 ) -> MockHost {
     let ((http, base), (sockets, gateway)) = (listener(), listener());
-    made_on(setup, Servers { http, base, sockets, gateway }, wanted, answer, play)
+    made_on(setup, keys, Servers { http, base, sockets, gateway }, wanted, answer, play)
 }
 
 fn made_on(
     setup: Setup,
+    keys: Value,
     servers: Servers,
     wanted: impl Fn() -> Value + Send + Sync + 'static,
     answer: impl Fn(&str, Value) -> (u16, Value) + Send + Sync + 'static,
@@ -145,7 +156,8 @@ fn made_on(
             });
         }
     });
-    let config = json!({ "token": "NDI.A.B", "base_url": format!("http://{base}/api/v10") });
+    let mut config = json!({ "token": "NDI.A.B", "base_url": format!("http://{base}/api/v10") });
+    config.as_object_mut().expect("it is an object").extend(keys.as_object().cloned().unwrap_or_default());
     setup.start::<Discord>(config).expect("it starts")
 }
 
