@@ -1,18 +1,18 @@
-//! Conversations on their way from the terminal to a chat.
+//! Handoffs: sessions that move from the terminal to a chat.
 //!
-//! * [`request`] checks what somebody asks for and writes it down; what cannot work is refused at once;
-//! * [`watcher`] takes up what was asked for: woken by the request itself, at the start of the host, and every half
-//!   minute. It gives up what takes too long, and lets go of what is over;
-//! * [`serve`] carries one of them out: a thread in the destination's home channel, the chat bound to the session, and
-//!   the event that opens the conversation there;
-//! * [`wait`] tells the requester how it ended.
+//! * [`request`] checks a request and stores it. A request that cannot succeed is refused at once.
+//! * [`watcher`] starts stored handoffs. A request, the start of the host and a timer of 30 seconds wake it. It also
+//!   times out slow handoffs and releases the leases of finished ones.
+//! * [`serve`] carries one handoff out: it opens a thread in the home channel of the destination, binds that chat to
+//!   the session, and stores the event that opens the conversation there.
+//! * [`wait`] reports the result to the requester.
 //!
-//! The states are [`hermes_core::handoff`]; each arrow is one transaction of the store. From the request to the end
-//! the session is *leased*: nothing but the handoff's own turn is added to it. The lease stands in the store, where
-//! the start of a turn meets it, and here in memory, so that people are told at once.
+//! The states are defined in [`hermes_core::handoff`]; each transition is one transaction of the store. From the
+//! request to the end the session is *leased*: only the handoff's own turn is added to it. The store holds the lease,
+//! so that the start of a turn respects it, and so does this module, so that senders are notified at once.
 //!
-//! The handoff is over when the delivery of its turn's answer is settled, in the same transaction; nothing here waits
-//! for that but those who want to know.
+//! The transaction that settles the delivery of the turn's answer also ends the handoff. Only a requester who wants to
+//! know the result waits for it here.
 
 mod request;
 mod serve;
@@ -31,7 +31,7 @@ pub(crate) use request::{has_chat, shown};
 pub use wait::until_over;
 pub use watcher::{take_up, watch};
 
-/// The sessions that are on their way.
+/// The leased sessions.
 #[derive(Debug)]
 pub struct Handoffs {
     leases: ArcSwap<BTreeMap<SessionId, Lease>>,
@@ -41,16 +41,16 @@ pub struct Handoffs {
     changed: watch::Sender<u64>,
 }
 
-/// A session that is on its way.
+/// The lease of a session with a handoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Where to.
+    /// The destination.
     pub instance: Arc<str>,
-    /// The event that opens the conversation there, once it exists.
+    /// The event that opens the conversation at the destination, once it exists.
     pub inbox: Option<InboxId>,
-    /// Whom the session belongs to, where that is known.
+    /// The owner of the session, if known.
     pub owner: Option<String>,
-    /// Whether an earlier life of the host left it: its adapter may still be on its way.
+    /// Whether an earlier run of the host started the handoff: its adapter may still be starting.
     pub is_left: bool,
 }
 
@@ -61,18 +61,18 @@ impl Default for Handoffs {
 }
 
 impl Handoffs {
-    /// Whether a session is on its way.
+    /// Returns whether a session is leased.
     pub fn has(&self, session: &SessionId) -> bool {
         self.leases.load().contains_key(session)
     }
 
-    /// How a session is on its way.
+    /// Returns the lease of a session.
     pub fn lease(&self, session: &SessionId) -> Option<Lease> {
         self.leases.load().get(session).cloned()
     }
 
-    /// What answers an event is settled, or its turn is over: where it opens a conversation in its chat, the watcher
-    /// looks whether that was the end of it.
+    /// Wakes the watcher if `inbox` opens a conversation at its destination: the answer to that event is settled or its
+    /// turn has ended, so the handoff may be over.
     pub fn answered(&self, inbox: Option<InboxId>) {
         let leases = self.leases.load();
         if inbox.is_some() && leases.values().any(|lease| lease.inbox == inbox) {
@@ -80,14 +80,14 @@ impl Handoffs {
         }
     }
 
-    /// A turn of a session is over; one that says nothing ends its handoff, too.
+    /// Wakes the watcher after a turn of a leased session; a turn without an answer ends the handoff, too.
     pub fn turn_over(&self, session: &SessionId) {
         if self.has(session) {
             self.look();
         }
     }
 
-    /// An instance has a link: what waits for it is looked at.
+    /// Wakes the watcher if a handoff waits for this instance, which has a link again.
     pub fn ready(&self, instance: &str) {
         if self.leases.load().values().any(|lease| *lease.instance == *instance) {
             self.look();
@@ -98,7 +98,7 @@ impl Handoffs {
         self.wake.notify_one();
     }
 
-    /// Leases a session, unless it is; returns whether it was not.
+    /// Leases a session unless it is leased; returns whether the lease is new.
     fn grant(&self, session: &SessionId, lease: &Lease) -> bool {
         let granted = !self.has(session);
         self.change(|leases| {
@@ -107,7 +107,7 @@ impl Handoffs {
         granted
     }
 
-    /// Says which event opens a conversation in its chat.
+    /// Notes the event that opens a conversation at its destination.
     fn opens_with(&self, session: &SessionId, inbox: InboxId, owner: Option<String>) {
         self.change(|leases| {
             if let Some(lease) = leases.get_mut(session) {
@@ -137,7 +137,7 @@ impl Handoffs {
     }
 }
 
-/// What somebody is told who writes to a conversation that is on its way.
+/// Returns the reply to a sender who writes to a session during its handoff.
 pub fn on_its_way(instance: &str) -> String {
     format!(
         "This conversation is just being handed over to {instance}, so nothing was added to it. Write again when it \

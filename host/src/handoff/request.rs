@@ -1,4 +1,4 @@
-//! What is asked for, checked before anything is written: what cannot work is refused at once, with its sentence.
+//! Requests for handoffs, checked before anything is stored: a request that cannot succeed is refused at once.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use crate::status::human::one_line;
 use crate::store::{Change, CommandTx, HandoffAsked, HandoffRow, StoreError};
 use crate::targets;
 
-/// Why a handoff that runs was given up.
+/// The reason of a handoff that the operator cancelled.
 const CANCELLED: &str = "cancelled by the operator";
 
-/// Characters of a title in a sentence.
+/// The longest title in a sentence, in characters.
 const TITLE_CHARS_MAX: usize = 80;
 
-/// Why a handoff is not begun, or not given up: whose turn it is, and the sentence.
+/// The refusal to start or to cancel a handoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Whose turn it is.
+    /// The kind of the error.
     pub kind: ErrorKind,
-    /// The sentence.
+    /// The sentence for the requester.
     pub words: String,
 }
 
@@ -43,7 +43,7 @@ impl Refused {
         Self::new(ErrorKind::Refused, words)
     }
 
-    /// Another handoff of the session was asked for since.
+    /// Another handoff of the session was requested meanwhile.
     pub(super) fn overtaken(row: &HandoffRow) -> Self {
         Self::state(format!(
             "that handoff is over, and another one was asked for since; `hermes-host handoff show {}` says how it stands",
@@ -68,20 +68,20 @@ impl From<Refused> for ControlReply {
     }
 }
 
-/// One handoff of a session.
+/// The reference to one handoff of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The session.
     pub session: SessionId,
-    /// When it was asked for; no two handoffs of a session have the same.
+    /// Time of the request, in milliseconds since the Unix epoch; unique within the session.
     pub asked_ms: i64,
 }
 
-/// Asks for a session to be handed over, and wakes the watcher. `target` is an instance, or a chat of one.
+/// Requests the handoff of a session and wakes the watcher. `target` is an instance, or a chat of one.
 ///
 /// # Errors
 ///
-/// What forbids it; nothing has changed then.
+/// The refusal; nothing has changed then.
 pub async fn request(host: &Arc<Host>, session: &str, target: &str) -> Result<Asked, Refused> {
     let id = find(host, session).await?;
     let (instance, chat) = wanted(host, target).await?;
@@ -95,7 +95,7 @@ pub async fn request(host: &Arc<Host>, session: &str, target: &str) -> Result<As
     if let Some(why) = host.takes_nothing() {
         return Err(Refused::new(ErrorKind::Busy, why));
     }
-    // From here on whoever writes to it is told; what was quicker is met by the store.
+    // From here on every sender to the session is notified; the store rejects a turn that started before.
     let granted =
         host.handoffs.grant(&id, &Lease { instance: Arc::clone(&instance), inbox: None, owner: None, is_left: false });
     let asked = host.store.handoff_request_to(&id, &instance, chat, host.now_ms()).await;
@@ -105,7 +105,7 @@ pub async fn request(host: &Arc<Host>, session: &str, target: &str) -> Result<As
             host.handoffs.look();
             return Ok(Asked { session: id, asked_ms });
         }
-        // The lease is that of the handoff which is under way.
+        // The lease belongs to the handoff that is in progress.
         Ok(HandoffAsked::UnderWay(row)) => {
             host.handoffs.look();
             return Err(Refused::state(under_way(&row)));
@@ -123,11 +123,11 @@ pub async fn request(host: &Arc<Host>, session: &str, target: &str) -> Result<As
     Err(refused)
 }
 
-/// Gives up the handoff of a session that is under way now, and none that begins later. Returns how it stands.
+/// Cancels the current handoff of a session, and none that begins later. Returns its row.
 ///
 /// # Errors
 ///
-/// When none is under way.
+/// When no handoff is in progress.
 pub async fn cancel(host: &Arc<Host>, session: &str) -> Result<HandoffRow, Refused> {
     let id = find(host, session).await?;
     let none = || {
@@ -141,11 +141,11 @@ pub async fn cancel(host: &Arc<Host>, session: &str) -> Result<HandoffRow, Refus
     super::watcher::give_up(host, &asked, why).await?.ok_or_else(none)
 }
 
-/// Offers a session to whoever sends its code in a chat.
+/// Offers a session to the sender who sends its code in a chat.
 ///
 /// # Errors
 ///
-/// What forbids it.
+/// The refusal.
 pub async fn offer(host: &Arc<Host>, session: &str) -> Result<ControlReply, Refused> {
     let id = find(host, session).await?;
     if let Some(row) = host.store.handoff(&id).await?.filter(|row| row.state.is_live()) {
@@ -171,7 +171,7 @@ pub async fn offer(host: &Arc<Host>, session: &str) -> Result<ControlReply, Refu
     Ok(ControlReply::HandoffCode { session: id.0, code, expires_ms, message })
 }
 
-/// How a handoff stands, for people and for scripts.
+/// Describes a handoff for users and for scripts.
 pub fn info(row: &HandoffRow) -> HandoffInfo {
     let chat = row.chat.as_ref().map(|chat| shown(&row.instance, chat));
     let resume_here = format!("hermes-host chat --resume {}", row.session);
@@ -210,12 +210,12 @@ pub fn info(row: &HandoffRow) -> HandoffInfo {
     }
 }
 
-/// What the watcher checks again before it claims, and where the conversation goes: to `here` where that chat was
-/// asked for or found by an earlier claim, which may have led the session there already; else to the home channel.
+/// Repeats the checks before the watcher claims a handoff, and returns the destination: `here` if that chat was
+/// requested or found by an earlier claim, which may have bound it to the session already; otherwise the home channel.
 ///
 /// # Errors
 ///
-/// What forbids it.
+/// The refusal.
 pub(super) async fn check(
     host: &Arc<Host>,
     session: &SessionId,
@@ -249,23 +249,23 @@ pub(super) async fn check(
     Ok((adapter, home))
 }
 
-/// Says which chat has a session, if one has.
+/// Returns a sentence about the chat that has a session; `None`: no chat has it.
 pub(crate) async fn has_chat(host: &Arc<Host>, session: &SessionId) -> Option<String> {
     is_owned(host, session, |_| false).await
 }
 
-/// Says which chat has a session, if one has that does not count as free.
+/// Returns a sentence about a chat that has a session and does not count as free; `None`: there is none.
 async fn is_owned(host: &Arc<Host>, session: &SessionId, is_free: impl Fn(&(String, Chat)) -> bool) -> Option<String> {
     let (reply, owned) = oneshot::channel();
     let control = Control::LedTo { session: session.clone(), reply };
     host.tell(HostEvent::control(control)).await;
-    // Without the dispatcher the host ends; nothing is written then.
+    // Without the dispatcher the host ends; nothing is stored then.
     let chats = owned.await.unwrap_or_default();
     let (instance, chat) = chats.into_iter().find(|led| led.0 != TERMINAL && !is_free(led))?;
     Some(format!("the conversation goes on in {} and stays there; `/new` there lets it go", shown(&instance, &chat)))
 }
 
-/// The operator's session of this name: nobody moves what somebody else began.
+/// Finds the operator's session of this name. Sessions of other owners cannot be moved.
 async fn find(host: &Arc<Host>, name: &str) -> Result<SessionId, Refused> {
     match find_own_session(&host.store, name).await {
         Ok(row) => Ok(row.id),
@@ -274,7 +274,7 @@ async fn find(host: &Arc<Host>, name: &str) -> Result<SessionId, Refused> {
     }
 }
 
-/// Where a session is to go: to an instance, or behind a colon to a chat of it.
+/// Reads the target of a handoff: an instance, or an instance, a colon and one of its chats.
 async fn wanted(host: &Arc<Host>, target: &str) -> Result<(Arc<str>, Option<Chat>), Refused> {
     let Some((instance, place)) = target.split_once(':') else { return Ok((instance_of(host, target)?, None)) };
     let instance = instance_of(host, instance.trim())?;
@@ -285,7 +285,7 @@ async fn wanted(host: &Arc<Host>, target: &str) -> Result<(Arc<str>, Option<Chat
     Ok((instance, Some(chat.map_err(|words| Refused::new(ErrorKind::NotFound, words))?)))
 }
 
-/// The instance that somebody means: by its own name, or by that of a plugin which has one instance.
+/// Finds the instance of this name, or the only instance of the plugin of this name.
 fn instance_of(host: &Host, wanted: &str) -> Result<Arc<str>, Refused> {
     let all = host.adapters().map(crate::plugins::Adapters::all).unwrap_or_default();
     if wanted == TERMINAL {
@@ -307,7 +307,7 @@ fn instance_of(host: &Host, wanted: &str) -> Result<Arc<str>, Refused> {
     }
 }
 
-/// There is no such instance, nor a plugin of that name: the nearest of either.
+/// Describes an unknown name and suggests the nearest plugin or instance.
 fn unknown(host: &Host, wanted: &str, all: &[AdapterHandle]) -> String {
     let plugins = all.iter().map(AdapterHandle::plugin);
     match nearest(wanted, plugins) {
@@ -323,7 +323,7 @@ fn under_way(row: &HandoffRow) -> String {
     )
 }
 
-/// A chat for people.
+/// Describes a chat for users.
 pub(crate) fn shown(instance: &str, chat: &Chat) -> String {
     let name = |name: &Option<String>, id: &str| match name.as_deref() {
         Some(name) if !name.is_empty() => one_line(name, TITLE_CHARS_MAX),

@@ -1,5 +1,5 @@
-//! Carries one handoff out: where the conversation goes on, the chat bound to the session, and the event that opens
-//! it there. The turn and its delivery go their own way from there.
+//! The execution of one handoff: the destination chat, its binding to the session, and the event that opens the
+//! conversation there. The turn and its delivery then proceed like any other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,20 +17,20 @@ use crate::plugins::AdapterHandle;
 use crate::status::human::one_line;
 use crate::store::{HandoffBind, HandoffRow, NewInbox};
 
-/// How long an adapter may take to open a thread.
+/// Timeout for an adapter that opens a thread.
 const THREAD_WITHIN: Duration = Duration::from_secs(60);
 
-/// Characters of the name of a thread.
+/// The longest name of a thread, in characters.
 const NAME_CHARS_MAX: usize = 80;
 
-/// Whose the words are that open a conversation in a chat: nobody's on any platform.
+/// The sender of the text that opens a conversation at its destination; no platform has such an account.
 const SENDER: &str = "system:handoff";
 
-/// Hands a claimed session over to a thread of `base`, or to `base` itself where no thread can be opened.
+/// Hands a claimed session over to a thread of `base`, or to `base` itself if no thread can be opened.
 ///
 /// # Errors
 ///
-/// Why it cannot be, in words.
+/// The reason of the failure, as text.
 pub(super) async fn serve(
     host: &Arc<Host>,
     row: &HandoffRow,
@@ -110,7 +110,7 @@ fn name(row: &HandoffRow) -> String {
     called.unwrap_or_else(|| row.session.to_string())
 }
 
-/// Lets the dispatcher lead the chat to the session.
+/// Asks the dispatcher to bind the chat to the session.
 async fn take(host: &Arc<Host>, row: &HandoffRow, chat: &Chat) -> Result<Taken, String> {
     let (reply, taken) = oneshot::channel();
     let (session, instance, chat) = (row.session.clone(), row.instance.clone(), chat.clone());
@@ -142,7 +142,7 @@ async fn bind(host: &Host, row: &HandoffRow, event: &Event, input: Vec<Message>,
     host.until_written("the chat of a handoff", || host.store.handoff_bind(bind.clone())).await
 }
 
-/// What the agent hears first in the chat. No sender of a platform said it.
+/// Builds the first event for the agent in the destination chat. No sender of a platform wrote it.
 fn opening(host: &Host, row: &HandoffRow, chat: &Chat) -> Event {
     let called = row.title.as_deref().map(|title| format!(" \"{}\"", one_line(title, NAME_CHARS_MAX)));
     let text = format!(

@@ -1,4 +1,4 @@
-//! Whoever asked for a handoff waits for its end.
+//! The wait of a requester for the end of a handoff.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use super::{Asked, Refused, watcher};
 use crate::host::Host;
 use crate::store::HandoffRow;
 
-/// Waits until a handoff is over, for so long at most. What nobody has taken up by then is withdrawn; what runs goes
-/// on, and the row says so.
+/// Waits until a handoff is over, for at most `wait_ms` milliseconds. A handoff that is still pending then is
+/// withdrawn; a running one continues, and the returned row has its state.
 ///
 /// # Errors
 ///
-/// When the store cannot be read, the session was deleted, or another handoff of it was asked for since.
+/// When the store cannot be read, the session was deleted, or another handoff of it was requested meanwhile.
 pub async fn until_over(host: &Arc<Host>, asked: &Asked, wait_ms: u64) -> Result<HandoffRow, Refused> {
     let until = host.clock.moment() + Duration::from_millis(wait_ms.min(HANDOFF_WAIT_MS_MAX));
     let mut changed = host.handoffs.changed.subscribe();
@@ -25,13 +25,13 @@ pub async fn until_over(host: &Arc<Host>, asked: &Asked, wait_ms: u64) -> Result
             return Ok(row);
         }
         tokio::select! {
-            // The sender lives as long as the host.
+            // The sender exists as long as the host.
             _ = changed.changed() => {}
             () = host.clock.until(until) => break,
             () = host.parking.cancelled() => break,
         }
     }
-    // Only what is pending can be withdrawn.
+    // Only a pending handoff can be withdrawn.
     if let Some(row) = watcher::give_up(host, asked, HandoffChange::Withdrawn).await? {
         return Ok(row);
     }

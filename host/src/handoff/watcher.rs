@@ -1,7 +1,7 @@
-//! Takes up what was asked for, gives up what takes too long, and lets go of what is over.
+//! The watcher starts requested handoffs, times out slow ones, and releases the leases of finished ones.
 //!
-//! It is woken by each request, by each end, and looks by itself at the start and every [`HANDOFF_SWEEP_S`]. What the
-//! store says decides; what is in memory (leases, routes) follows it here and nowhere else.
+//! Each request and each end wakes it; it also checks at the start and every [`HANDOFF_SWEEP_S`]. The store decides.
+//! The state in memory (leases, routes) is changed to match it here and nowhere else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::events::{Control, HostEvent, TurnWish, WatchNews};
 use crate::host::Host;
 use crate::store::{HandoffRow, StoreError, WhichHandoff};
 
-/// Leases what an earlier life of the host left on its way, and leads the chats back of what failed with it.
+/// Leases the sessions whose handoffs an earlier run of the host left in progress, and restores the routes of failed
+/// ones.
 ///
 /// # Errors
 ///
@@ -31,7 +32,7 @@ pub async fn take_up(host: &Arc<Host>, failed: Vec<HandoffRow>) -> Result<(), St
     Ok(())
 }
 
-/// Watches until the host takes no new events.
+/// Watches handoffs until the host takes no new events.
 pub async fn watch(host: Arc<Host>) {
     host.recovered.cancelled().await;
     loop {
@@ -45,7 +46,7 @@ pub async fn watch(host: Arc<Host>) {
     }
 }
 
-/// Looks at everything that is on its way; returns after how long to look again.
+/// Checks every live handoff; returns the time until the next check.
 async fn sweep(host: &Arc<Host>) -> Duration {
     let mut next = Duration::from_secs(HANDOFF_SWEEP_S);
     let leased = host.handoffs.sessions();
@@ -82,8 +83,8 @@ async fn sweep(host: &Arc<Host>) -> Duration {
     next
 }
 
-/// Checks once more what is pending, claims it and serves it beside others. `false`: it was refused, or somebody was
-/// quicker.
+/// Repeats the checks of a pending handoff, claims it and serves it in the background. `false`: it was refused, or
+/// another change came first.
 async fn claim(host: &Arc<Host>, row: &HandoffRow) -> bool {
     let session = &row.session;
     let instance: Arc<str> = Arc::from(row.instance.as_str());
@@ -99,7 +100,7 @@ async fn claim(host: &Arc<Host>, row: &HandoffRow) -> bool {
     tracing::info!(%session, %instance, attempt = row.attempts, "a session is being handed over");
     crate::crash::point("handoff_claimed");
     let host = Arc::clone(host);
-    // Not waited for: what it leaves undone is found by its time.
+    // Nothing awaits this task; its timeout ends an unfinished handoff.
     tokio::spawn(async move {
         if let Err(why) = serve::serve(&host, &row, &adapter, home).await {
             end(&host, &row, HandoffChange::Refused { why }).await;
@@ -108,14 +109,14 @@ async fn claim(host: &Arc<Host>, row: &HandoffRow) -> bool {
     true
 }
 
-/// Whether a handoff that an earlier life of the host left waits for its adapter, which comes up with the host.
+/// Returns whether a handoff of an earlier run waits for its adapter, which starts with the host.
 fn waits_for_its_adapter(host: &Host, row: &HandoffRow) -> bool {
     let is_left = host.handoffs.lease(&row.session).is_some_and(|lease| lease.is_left);
     let is_away = host.adapter(&row.instance).is_some_and(|adapter| !adapter.is_online());
     is_left && is_away && left(host, row).is_some()
 }
 
-/// How long a handoff may still take; `None`: no longer.
+/// Returns the time that a handoff may still take; `None`: its time is up.
 fn left(host: &Host, row: &HandoffRow) -> Option<Duration> {
     let since = Duration::from_millis(u64::try_from(host.now_ms().saturating_sub(row.at_ms)).unwrap_or(0));
     timeout_of(host, row).checked_sub(since).filter(|left| !left.is_zero())
@@ -125,13 +126,13 @@ fn timeout_of(host: &Host, row: &HandoffRow) -> Duration {
     host.live().session_of(&row.instance).handoff_timeout
 }
 
-/// Gives up what takes too long, and stops its turn.
+/// Ends a handoff that takes too long, and stops its turn.
 async fn time_out(host: &Arc<Host>, row: &HandoffRow) {
     tracing::warn!(session = %row.session, instance = %row.instance, "a handoff takes too long and is given up");
     end(host, row, HandoffChange::TimedOut).await;
 }
 
-/// Ends a handoff that does not come about, if no other one took its place meanwhile.
+/// Ends a handoff that failed, unless another one has replaced it meanwhile.
 async fn end(host: &Arc<Host>, row: &HandoffRow, change: HandoffChange) {
     let fail =
         || host.store.handoff_fail(&row.session, WhichHandoff::Claim(row.claim()), change.clone(), host.now_ms());
@@ -140,12 +141,11 @@ async fn end(host: &Arc<Host>, row: &HandoffRow, change: HandoffChange) {
     }
 }
 
-/// Ends this handoff, and no later one of its session, if it is in a state from which `change` leads; returns how it
-/// stands then.
+/// Ends this handoff, and no later one of its session, if `change` is possible in its state; returns its new row.
 ///
 /// # Errors
 ///
-/// When it cannot be written.
+/// When the store cannot be written.
 pub(super) async fn give_up(
     host: &Arc<Host>,
     asked: &Asked,
@@ -159,7 +159,7 @@ pub(super) async fn give_up(
     Ok(failed)
 }
 
-/// A session is leased and not on its way: its handoff is over, or was never written.
+/// Releases a leased session whose handoff is over or was never stored.
 async fn over(host: &Arc<Host>, session: &SessionId) {
     match host.store.handoff(session).await {
         Ok(Some(row)) if row.state.is_live() => {}
@@ -169,7 +169,7 @@ async fn over(host: &Arc<Host>, session: &SessionId) {
     }
 }
 
-/// What is in memory follows the store, which says that a handoff is over.
+/// Updates the state in memory after the store ended a handoff.
 async fn settle(host: &Arc<Host>, row: &HandoffRow) {
     if !host.handoffs.has(&row.session) {
         return;
@@ -185,13 +185,13 @@ async fn settle(host: &Arc<Host>, row: &HandoffRow) {
     let_go(host, &row.session).await;
 }
 
-/// A session is on its way no more: what waited to wake it goes there.
+/// Releases the lease of a session; events that waited to wake it are delivered.
 async fn let_go(host: &Host, session: &SessionId) {
     host.handoffs.let_go(session);
     host.tell(HostEvent::Watch(WatchNews::Arrived)).await;
 }
 
-/// Lets the dispatcher lead the chats of a failed handoff where the store leads them.
+/// Asks the dispatcher to restore the routes of a failed handoff from the store.
 async fn lead_back(host: &Arc<Host>, row: &HandoffRow) {
     let Some(routes) = &row.routes else { return };
     let (session, routes) = (row.session.clone(), Box::new(routes.clone()));
@@ -199,13 +199,13 @@ async fn lead_back(host: &Arc<Host>, row: &HandoffRow) {
     host.tell(HostEvent::control(control)).await;
 }
 
-/// Stops the turn that opened a conversation whose handoff failed. What it says is not sent.
+/// Stops the turn of a failed handoff. Its output is not sent.
 async fn stop_turn(host: &Arc<Host>, row: &HandoffRow) {
     let Some(inbox) = row.inbox else { return };
     let (reply, mut heard) = mpsc::channel(1);
     let instance = Arc::from(row.instance.as_str());
     host.tell(HostEvent::control(Control::Turn { instance, inbox, wish: TurnWish::Stop, reply })).await;
-    // Nothing runs any more where no lane answers.
+    // Without an answer from a lane nothing runs any more.
     let _ = heard.recv().await;
 }
 
