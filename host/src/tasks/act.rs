@@ -1,4 +1,4 @@
-//! What somebody wants with a task, as they may.
+//! Operations on tasks, with the rights of the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +23,11 @@ use crate::wakes;
 /// Tasks of one listing for an agent.
 const LISTED_MAX: u32 = 50;
 
-/// Does what an agent wants in the turn of this context.
+/// Carries out an operation that an agent requests in the turn of this context.
 ///
 /// # Errors
 ///
-/// One sentence that the model can use.
+/// One sentence for the model.
 pub async fn act(host: &Arc<Host>, context: &TurnContext, wish: TaskWish) -> Result<Value, String> {
     let by =
         By { viewer: viewer(context), key: Some(context.session_key.clone()), session: context.session_id.clone() };
@@ -50,21 +50,21 @@ pub async fn act(host: &Arc<Host>, context: &TurnContext, wish: TaskWish) -> Res
     Ok(words::short(&row))
 }
 
-/// Who wants something.
+/// The caller of an operation.
 pub struct By {
-    /// What they may see.
+    /// The tasks that the caller may see.
     pub viewer: Viewer,
-    /// The printed key of the conversation whose turn it is.
+    /// The printed key of the conversation in which the turn runs.
     pub key: Option<String>,
-    /// Its session.
+    /// The session of that conversation.
     pub session: Option<SessionId>,
 }
 
-/// Follows one arrow. The turn by which the host does a task ends with it, unless it is that turn which says so.
+/// Changes the state of a task. The host's own turn for the task ends with it, unless that turn is the caller.
 ///
 /// # Errors
 ///
-/// Why not, with what is near.
+/// The refusal, with similar ids.
 pub async fn change_one(
     host: &Arc<Host>,
     by: &By,
@@ -94,11 +94,11 @@ pub async fn change_one(
     }
 }
 
-/// Writes one arrow, and nothing besides.
+/// Writes one state change and nothing else.
 ///
 /// # Errors
 ///
-/// When it could not be written.
+/// When the change could not be written.
 pub(super) async fn arrow(host: &Host, by: &By, task: &str, change: TaskChange, said: &str) -> Result<Stepped, String> {
     let step = TaskStep {
         task: task.to_owned(),
@@ -116,18 +116,18 @@ pub(super) async fn arrow(host: &Host, by: &By, task: &str, change: TaskChange, 
     Ok(stepped)
 }
 
-/// What is said of a task that nobody who asks may see, or that there is none of.
+/// Returns the error for a task that does not exist or that the caller may not see.
 pub fn no_such(task: &str, near: Option<&str>) -> String {
     let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
     format!("there is no such task {}{near}", echo(task))
 }
 
-/// What is said of a beginning that several have.
+/// Returns the error for the beginning of an id that several tasks share.
 pub fn several(task: &str, ids: &[String]) -> String {
     format!("several tasks begin with {} ({}); write more of the id", echo(task), ids.join(", "))
 }
 
-/// Text that is kept: without control characters and secrets, and not longer than it may be.
+/// Prepares text for storage: without control characters and secrets, and cut at the limit.
 pub(super) fn plain(host: &Host, text: &str) -> String {
     let bare = strip_control(text);
     let masked = host.live().masker.mask(bare.trim());
@@ -176,7 +176,8 @@ async fn create(
     }
 }
 
-/// Why a task is not run by itself: each could make another one, for ever.
+/// The refusal of a task that would run by itself and is created in the background: such tasks could create each other
+/// without end.
 const BESIDE: &str = "what runs beside a conversation makes nothing that runs by itself; do it yourself, or make the task \
      without \"run\"";
 
@@ -235,7 +236,7 @@ async fn found(
 
 async fn subscribe(host: &Host, context: &TurnContext, viewer: Viewer, task: &str) -> Result<Value, String> {
     let (row, _) = found(host, viewer, task).await?;
-    // Where nobody can be told, the tool says so.
+    // Without a chat that can be notified, the tool reports that.
     if let (Some(at), Some(session)) = (seat(context), &context.session_id)
         && !host.store.task_subscribe(&row.id, session, at).await.map_err(not_written)?
     {

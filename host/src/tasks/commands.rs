@@ -1,13 +1,13 @@
-//! Commands in the background, as the operator sees them beside tasks and ends them.
+//! Background commands: the operator lists them with the tasks, and ends them.
 
 use crate::control::TaskInfo;
 use crate::host::Host;
 use crate::working::beginning;
 
-/// What they are called among the kinds of tasks.
+/// The name of their kind among the kinds of tasks.
 const KIND: &str = "command";
 
-/// Those that run, the oldest first.
+/// Lists the running commands, the oldest first.
 pub fn listed(host: &Host) -> Vec<TaskInfo> {
     let live = host.live();
     let now_ms = host.now_ms();
@@ -16,7 +16,7 @@ pub fn listed(host: &Host) -> Vec<TaskInfo> {
         TaskInfo {
             id: one.left.id,
             kind: KIND.to_owned(),
-            // What a secret begins with must not stand before the cut.
+            // The text is masked before it is cut, so that no beginning of a secret remains.
             title: beginning(&live.masker.mask(one.left.command.as_str())),
             text: String::new(),
             state: "running".to_owned(),
@@ -35,11 +35,11 @@ pub fn listed(host: &Host) -> Vec<TaskInfo> {
     all.collect()
 }
 
-/// The one that is meant by its id or a unique beginning of it.
+/// Finds a command by its id or by a unique beginning of it.
 ///
 /// # Errors
 ///
-/// Those that it may be.
+/// The matching candidates.
 pub fn meant(host: &Host, name: &str) -> Result<Option<TaskInfo>, Vec<String>> {
     let mut some = listed(host);
     some.retain(|one| name.len() > 1 && one.id.starts_with(name));

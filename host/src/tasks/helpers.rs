@@ -1,8 +1,7 @@
-//! Helpers that work on a task beside the turn that handed it on: who may end one, and what
-//! its session hears then.
+//! Helpers: background workers on a task of a turn, with the right to end them and the notice to their session.
 //!
-//! Whoever follows the arrow out of running tells the session, so it is told once. It is not
-//! woken for what was said in its own conversation.
+//! The caller that moves a task out of `Running` notifies the session, so it is notified exactly once. A change that
+//! was made in the session's own conversation does not wake it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,25 +19,25 @@ use crate::status::human::one_line;
 use crate::store::{FoundTask, Made, NewTask, Stepped, TaskKind, TaskRow, Viewer, WatchRow};
 use crate::tools;
 
-/// What ends each helper of this life of the host, by the id of its task. Bounded by the helpers there may be.
+/// The stop handles of the helpers of this run of the host, by the id of their task. Bounded by the limit of helpers.
 #[derive(Debug, Default)]
 pub struct Helpers(Mutex<BTreeMap<String, Helper>>);
 
 #[derive(Debug)]
 struct Helper {
-    /// The printed key of the conversation that handed it on.
+    /// The printed key of the conversation that delegated the task.
     key: String,
-    /// Ends it, and what it has handed on itself.
+    /// Ends the helper and the helpers that it started.
     stop: CancellationToken,
 }
 
 impl Helpers {
-    /// How many work for a conversation.
+    /// Returns the number of helpers that work for a conversation.
     pub fn of(&self, key: &str) -> usize {
         self.locked(|helpers| helpers.values().filter(|helper| helper.key == key).count())
     }
 
-    /// Ends the helper of a task, and those that it has.
+    /// Ends the helper of a task, and the helpers that it started.
     pub(super) fn stop(&self, task: &str) {
         if let Some(helper) = self.locked(|helpers| helpers.remove(task)) {
             helper.stop.cancel();
@@ -50,11 +49,11 @@ impl Helpers {
     }
 }
 
-/// Lists what a helper of a turn does behind it; returns its id.
+/// Lists a helper of a turn as a task; returns its id.
 ///
 /// # Errors
 ///
-/// Why it may not begin: what nobody could end does not.
+/// The refusal. A helper that nobody could end does not start.
 pub async fn began(
     host: &Arc<Host>,
     context: &TurnContext,
@@ -77,7 +76,7 @@ pub async fn began(
         now_ms: host.now_ms(),
     };
     let (id, key) = (new.id.clone(), new.key.clone());
-    // Known before it is listed, so that whoever reads the list can end it.
+    // Inserted before the task is listed, so that every reader of the list can end it.
     host.helpers.locked(|helpers| helpers.insert(id.clone(), Helper { key, stop }));
     let refused = match host.store.task_make(new).await {
         Ok(Made::Task(row)) => return Ok(row.id),
@@ -88,7 +87,7 @@ pub async fn began(
     Err(refused)
 }
 
-/// What was listed by [`began`] is over. `false`: somebody ended it before.
+/// Ends the task that [`began`] listed. `false`: it was ended before.
 pub async fn ended(host: &Arc<Host>, task: &str, end: Result<String, String>) -> bool {
     host.helpers.locked(|helpers| helpers.remove(task));
     let change = match end {
@@ -106,7 +105,7 @@ pub async fn ended(host: &Arc<Host>, task: &str, end: Result<String, String>) ->
     }
 }
 
-/// A task was taken from its helper: it ends, and its session hears of it unless that was said in its own
+/// Ends the helper of a task that was taken from it. Its session is notified unless the change was made in its own
 /// conversation.
 pub(super) async fn taken(host: &Arc<Host>, task: &TaskRow, by: &By) {
     host.helpers.stop(&task.id);
@@ -117,7 +116,7 @@ pub(super) async fn taken(host: &Arc<Host>, task: &TaskRow, by: &By) {
     }
 }
 
-/// What a session hears of what it left in the background and an earlier life of the host did not tell it.
+/// Returns the notice about a helper whose session an earlier run of the host did not notify.
 pub(crate) async fn left(host: &Host, watch: &WatchRow) -> String {
     let found = host.store.task(Viewer::Operator, &watch.id).await;
     let task = match found {
@@ -132,7 +131,7 @@ pub(crate) async fn left(host: &Host, watch: &WatchRow) -> String {
     known.unwrap_or_else(|| format!("What you left in the background ({}): {UNKNOWN_OUTCOME}", watch.what))
 }
 
-/// How a task that was handed on ended; `None`: nobody said.
+/// Describes the end of a delegated task; `None`: its end is not known.
 fn over(task: &TaskRow) -> Option<String> {
     let title = &task.title;
     match &task.state {

@@ -1,16 +1,15 @@
-//! Tasks: work that has a name, a state, a creator and people who are told.
+//! Tasks: work with a name, a state, a creator and subscribers.
 //!
-//! * [`act`]: what an agent, a command or the operator wants with one, as they may.
-//! * [`tell`]: what happened is told, once, to whoever subscribed, and the session that made
-//!   the task is woken.
-//! * [`run`]: the host does a task by itself, in a session of its own.
-//! * [`helpers`]: those who work on one beside the turn that handed it on, and what ends them.
-//! * [`commands`]: commands in the background, for the operator.
-//! * [`words`]: how a task is told.
+//! * [`act`]: operations of agents, commands and the operator, with the rights of the caller.
+//! * [`tell`]: notifies subscribers of each event once, and wakes the session that created the task.
+//! * [`run`]: lets the host do a task in a session of its own.
+//! * [`helpers`]: background workers of a turn, and their stop handles.
+//! * [`commands`]: background commands, for the operator.
+//! * [`words`]: texts about tasks.
 //!
-//! A worker is whoever claims. The agent may, in any conversation in which the task can be
-//! seen; its claim lasts as long as that life of the host, and longer where its turn goes on
-//! after a crash. States and arrows: [`hermes_core::task`]; rows: [`crate::store`].
+//! A worker is the caller that claims a task. The agent may claim one in any conversation in which it can see the task;
+//! its claim lasts as long as that run of the host, or longer if its turn is resumed after a crash. States and
+//! transitions: [`hermes_core::task`]; rows: [`crate::store`].
 
 pub mod act;
 pub mod commands;
@@ -34,35 +33,35 @@ use crate::store::{Seat, TaskRow, Viewer};
 
 pub use run::{RunTask, aside, is_run, run_again, runs};
 
-/// How long one try of a task may go without a word, unless its maker says otherwise.
+/// Longest time of one attempt at a task without a report, unless its creator sets another.
 const TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Characters of a title.
+/// The longest title, in characters.
 const TITLE_CHARS_MAX: usize = 200;
 
-/// Characters of an id behind its `t`.
+/// Characters of an id after its `t`.
 const ID_CHARS: usize = 6;
 
-/// What ids are made of.
+/// The characters of ids.
 const ID_ALPHABET: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz023456789";
 
-/// Rings when something happened to a task.
+/// The signal that a task has changed.
 #[derive(Debug, Default)]
 pub struct Bell(Notify);
 
 impl Bell {
-    /// Something happened.
+    /// Signals a change.
     pub fn ring(&self) {
         self.0.notify_one();
     }
 
-    /// Waits until something has.
+    /// Waits for the next signal.
     async fn rang(&self) {
         self.0.notified().await;
     }
 }
 
-/// A new id.
+/// Returns a new id.
 fn new_id(chance: &dyn Chance) -> String {
     let mut number = chance::number(chance);
     let letters = std::iter::repeat_with(|| {
@@ -73,7 +72,7 @@ fn new_id(chance: &dyn Chance) -> String {
     std::iter::once('t').chain(letters.take(ID_CHARS)).collect()
 }
 
-/// Whose tasks the turn of this context may see.
+/// Returns the viewer that decides which tasks the turn of this context may see.
 pub fn viewer(context: &TurnContext) -> Viewer {
     match context.owner.as_str() {
         crate::services::OPERATOR => Viewer::Operator,
@@ -82,11 +81,11 @@ pub fn viewer(context: &TurnContext) -> Viewer {
     }
 }
 
-/// Gives a task up for somebody who is no agent.
+/// Ends a task as given up for a caller other than an agent.
 ///
 /// # Errors
 ///
-/// Why not, with what is near.
+/// The refusal, with similar ids.
 pub async fn give_up(host: &Arc<Host>, by: &act::By, task: &str, why: &str) -> Result<TaskRow, String> {
     let why = act::plain(host, why);
     act::change_one(host, by, task, TaskChange::GaveUp { why: why.clone() }, &why).await
@@ -99,8 +98,8 @@ pub async fn stop(host: &Host, task: &TaskRow) {
     }
 }
 
-/// The turn of a task has begun: it is stopped where the task was taken from it meanwhile. Whoever takes it later
-/// finds the turn.
+/// Stops a turn that has just begun if its task was taken from the host meanwhile. A later change of the task finds the
+/// turn.
 pub async fn begun(host: &Host, session: &SessionId) {
     match host.store.task_works(session).await {
         Ok(true) => {}
@@ -109,12 +108,12 @@ pub async fn begun(host: &Host, session: &SessionId) {
     }
 }
 
-/// Gives up the task that the host does in a session, if it is one: so its end is of whoever says it, whatever they
-/// call it by. `false`: it is none.
+/// Ends the task that the host does in a session, so that the end is recorded for the caller under every name of the
+/// task. `false`: the session does no task.
 ///
 /// # Errors
 ///
-/// Why it is not given up.
+/// The refusal.
 pub async fn give_up_in(host: &Arc<Host>, by: &act::By, session: &SessionId, why: &str) -> Result<bool, String> {
     match host.store.task_in(session).await {
         Ok(Some(task)) => give_up(host, by, &task.id, why).await.map(|_| true),
@@ -125,13 +124,13 @@ pub async fn give_up_in(host: &Arc<Host>, by: &act::By, session: &SessionId, why
 
 async fn stop_in(host: &Host, session: &SessionId) {
     let Some(work) = host.working.in_session(session) else { return };
-    // Its lane tells the state that it was in, to nobody.
+    // Nothing listens to the state that the lane reports.
     let (reply, _) = mpsc::channel(1);
     let control = Control::Turn { instance: work.instance, inbox: work.inbox, wish: TurnWish::Stop, reply };
     host.tell(HostEvent::control(control)).await;
 }
 
-/// Where the turn of this context can be told something later.
+/// Returns the chat in which the turn of this context can be notified later.
 fn seat(context: &TurnContext) -> Option<Seat> {
     let chat = context.chat.clone().filter(|_| context.async_delivery)?;
     let mut sender = hermes_protocol::Sender::new(context.user_id.as_str());

@@ -1,9 +1,8 @@
-//! The host does a task by itself: one turn in a session of its own, with the runtime and the
-//! tools that every turn has, bound to the interface over which the task was made.
+//! Tasks that the host does by itself: one turn in a session of its own, with the runtime and the tools of every turn,
+//! bound to the instance through which the task was created.
 //!
-//! Nothing of it is said in the chat but what the task's subscribers are told: what the turn
-//! answers is the result of the task. It is not gone on with after a crash of the host, since
-//! nobody knows how much of it is done.
+//! The answer of the turn is the result of the task. The chat receives only the notices to the task's subscribers. The
+//! turn is not resumed after a crash of the host, because its progress is unknown.
 
 use std::sync::Arc;
 
@@ -21,33 +20,33 @@ use crate::store::{FoundTask, InboxRow, NewInbox, NewTask, Seat, StoreError, Tas
 
 use super::{TITLE_CHARS_MAX, new_id};
 
-/// A task whose turn may begin. The host itself says it.
+/// A task whose turn may begin. The host itself is the sender.
 #[derive(Debug)]
 pub struct RunTask {
-    /// The session that made the task.
+    /// The session that created the task.
     pub parent: SessionId,
-    /// The session of its own.
+    /// The session in which the task runs.
     pub session: SessionId,
-    /// Over which instance.
+    /// The instance of the task.
     pub instance: Arc<str>,
-    /// What its turn answers.
+    /// The event that the turn answers.
     pub event: Event,
-    /// What that hears.
+    /// The input of the turn.
     pub input: Vec<Message>,
-    /// The row of the event.
+    /// The inbox row of the event.
     pub inbox: InboxId,
-    /// Whose the task is.
+    /// The owner of the task.
     pub owner: Option<String>,
-    /// The printed key of the conversation that made it.
+    /// The printed key of the conversation that created the task.
     pub key: String,
 }
 
-/// Whether the host does a task with the turn that answers this.
+/// Returns whether the turn that answers this event does a task for the host.
 pub fn runs(heard: &Heard) -> bool {
     heard.event.origin() == Origin::Host(HostCause::Run)
 }
 
-/// The event by which the turn of a task begins, and what it hears.
+/// Builds the event that starts the turn of a task, and the input of the turn.
 pub(super) fn opening(host: &Host, task: &str, title: &str, body: &str, seat: &Seat) -> (Event, Vec<Message>) {
     let text = if body.is_empty() { title.to_owned() } else { format!("{title}\n\n{body}") };
     let event = Event::message(run_event(task), seat.chat.clone(), seat.sender.clone(), text.clone());
@@ -59,7 +58,7 @@ pub(super) fn opening(host: &Host, task: &str, title: &str, body: &str, seat: &S
     (event, vec![Message::user(said)])
 }
 
-/// The row of the inbox that it becomes.
+/// Builds the inbox row of that event.
 pub(super) fn row(host: &Host, seat: &Seat, event: &Event) -> NewInbox {
     NewInbox {
         instance: seat.instance.clone(),
@@ -70,13 +69,13 @@ pub(super) fn row(host: &Host, seat: &Seat, event: &Event) -> NewInbox {
     }
 }
 
-/// Whether a row of the inbox lets the turn of a task begin.
+/// Returns whether an inbox row starts the turn of a task.
 pub fn is_run(row: &InboxRow) -> bool {
     row.input.is_some() && row.event_id.starts_with(&run_event(""))
 }
 
-/// What the host was to do before it rested is done by the host, and nobody is taken to have said it. `false`: its
-/// task is over, or somebody else's by now.
+/// Starts a task that was stored before a restart; the host is its sender. `false`: the task is over, or another worker
+/// has it.
 ///
 /// # Errors
 ///
@@ -97,7 +96,7 @@ pub async fn run_again(host: &Arc<Host>, row: InboxRow, event: Event) -> Result<
     Ok(true)
 }
 
-/// The task that a turn beside a conversation is, of which its chat hears by the turn's own answer.
+/// Returns the task row of a background turn, whose answer notifies its chat.
 pub fn aside(host: &Host, heard: &Heard, birth: &Birth) -> Option<NewTask> {
     if !heard.aside || runs(heard) {
         return None;

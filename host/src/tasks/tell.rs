@@ -1,8 +1,8 @@
-//! What happened to tasks is told: by the adapter of the subscription, into the chat and
-//! thread from which it was subscribed, once.
+//! Notices about tasks. The adapter of the subscription delivers each event once, to the chat and thread of the
+//! subscription.
 //!
-//! What is owed and how far a subscriber was told are one transaction. Whatever happens
-//! within a moment is told together; what a crash left untold is told at the next start.
+//! One transaction owes the notice and advances the subscriber's position. Events within a moment share a notice.
+//! Notices that a crash prevented follow at the next start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::host::Host;
 use crate::store::{NewWake, Seat, StoreError, TaskKind, TaskRow, Telling, Untold};
 use crate::wakes::{self, Wake};
 
-/// How long one waits for more, so that a burst is told at once.
+/// The wait for further events, so that a burst becomes one notice.
 const TOGETHER_WITHIN: Duration = Duration::from_millis(400);
 
-/// How the ids of what wakes sessions begin.
+/// The prefix of the ids of wake-ups.
 const WAKE: &str = "task:";
 
-/// Rounds of one telling; the next ring goes on.
+/// Rounds after one signal; the next signal continues.
 const ROUNDS_MAX: usize = 50;
 
-/// Tells for as long as the host lives.
+/// Sends notices as long as the host runs.
 pub async fn tell_for_ever(host: Arc<Host>) {
-    // What an earlier life of the host left untold.
+    // Events of an earlier run without a notice.
     host.tasks.ring();
     loop {
         host.tasks.rang().await;
@@ -42,7 +42,7 @@ pub async fn tell_for_ever(host: Arc<Host>) {
     }
 }
 
-/// Takes those whose time is over from whoever does them, and rings for what could not be told before.
+/// Ends the claims on tasks whose time is up, and signals events whose notices failed before.
 pub async fn minute(host: Arc<Host>) {
     match host.store.tasks_time_out(host.now_ms()).await {
         Ok(late) => {
@@ -55,8 +55,8 @@ pub async fn minute(host: Arc<Host>) {
     host.tasks.ring();
 }
 
-/// A turn of `/background` is taken from the host. It has no subscribers, since its chat hears its answer; where there
-/// will be none, its chat hears that, unless it was said there.
+/// Notifies the chat of a `/background` turn that was taken from the host. Such a turn has no subscribers because its
+/// chat receives its answer. The chat is not notified if the change was made there.
 pub(super) async fn taken(host: &Arc<Host>, task: &TaskRow, by: &By) {
     let work = task.worker.as_ref().and_then(|session| host.working.in_session(session));
     let Some(work) = work.filter(|_| task.kind == TaskKind::Background && by.key.as_ref() != Some(&task.key)) else {
@@ -91,7 +91,7 @@ async fn tell_all(host: &Arc<Host>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What is heard in one chat, by whichever of its sessions.
+/// Groups subscribers by chat, across sessions.
 fn by_chat(untold: Vec<Untold>) -> Vec<Vec<Untold>> {
     let mut groups: BTreeMap<(String, String, String), Vec<Untold>> = BTreeMap::new();
     for news in untold {
@@ -102,8 +102,8 @@ fn by_chat(untold: Vec<Untold>) -> Vec<Vec<Untold>> {
     groups.into_values().collect()
 }
 
-/// Lets all who hear of one task in a chat hear up to the same place, so that nothing is told there twice; the next
-/// round goes on.
+/// Cuts the events of each task to the position that all its subscribers in the chat share, so that no event appears
+/// there twice; the next round continues.
 fn level(together: &mut [Untold]) {
     let mut upto: BTreeMap<String, i64> = BTreeMap::new();
     for news in together.iter() {
@@ -121,7 +121,7 @@ async fn tell(host: &Arc<Host>, together: &[Untold]) -> Result<(), StoreError> {
     let Seat { instance, chat, .. } = first.seat.clone();
     let text = host.live().masker.mask(words::notice(&words::told(together))).into_owned();
     let delivery = match text.as_str() {
-        // So much happened that is told to nobody that what is comes with the next round.
+        // This batch holds only events without a notice; later events follow in the next round.
         "" => None,
         _ => Some(compose(host, &instance, chat, Purpose::Reply, text).await),
     };
@@ -137,7 +137,7 @@ async fn tell(host: &Arc<Host>, together: &[Untold]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whoever may not speak any more hears nothing.
+/// Skips the events of a subscriber without access.
 async fn tell_nothing(host: &Host, together: &[Untold]) -> Result<(), StoreError> {
     let Some(first) = together.first() else { return Ok(()) };
     tracing::info!(session = %first.session, "a subscriber of tasks may not speak any more; nothing is told");
@@ -145,13 +145,13 @@ async fn tell_nothing(host: &Host, together: &[Untold]) -> Result<(), StoreError
     host.store.task_tell(telling).await.map(drop)
 }
 
-/// For each task: its subscriber, up to where it was told before, and up to where it is from here on.
+/// Returns the subscriber of each task, its old position, and its new one.
 fn told_upto(together: &[Untold]) -> Vec<(String, SessionId, i64, i64)> {
     let upto = |news: &Untold| news.events.last().map_or(news.told_upto, |event| event.id);
     together.iter().map(|news| (news.task.id.clone(), news.session.clone(), news.told_upto, upto(news))).collect()
 }
 
-/// What one session is woken with.
+/// Builds the wake-up of one session.
 fn wake(host: &Host, (listener, news): &(&Untold, Vec<words::News<'_>>)) -> Option<NewWake> {
     let (_, last) = news.last()?;
     let Seat { instance, chat, sender } = listener.seat.clone();
@@ -160,7 +160,7 @@ fn wake(host: &Host, (listener, news): &(&Untold, Vec<words::News<'_>>)) -> Opti
     Some(Wake { id, session, instance, chat, sender: Some(sender), text: words::wake(news) }.row(host))
 }
 
-/// Whether an event wakes a session because of a task, of which its chat is told by itself.
+/// Returns whether an event is the wake-up of a session because of a task, about which its chat has its own notice.
 pub fn is_wake(event_id: &str) -> bool {
     event_id.strip_prefix("wake:").is_some_and(|id| id.starts_with(WAKE))
 }

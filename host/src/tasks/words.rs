@@ -1,4 +1,4 @@
-//! How tasks are told: to people in a chat, to an agent, and as JSON.
+//! Texts about tasks: for users in a chat, for an agent, and as JSON.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use crate::status::human::{counted, one_line};
 use crate::store::{Made, TaskEventRow, TaskRow, Untold};
 
-/// Characters of a title that a notice shows.
+/// The longest title in a notice, in characters.
 const TITLE_CHARS_MAX: usize = 80;
 
-/// Characters of a result that a notice of one event shows.
+/// The longest result in a notice of one event, in characters.
 const TOLD_CHARS_MAX: usize = 1_500;
 
-/// The same where several events are told together.
+/// The longest result in a notice of several events, in characters.
 const LINE_CHARS_MAX: usize = 200;
 
-/// Something that happened to a task.
+/// An event of a task.
 pub type News<'n> = (&'n TaskRow, &'n TaskEventRow);
 
-/// What happened, behind the name of the task.
+/// Returns the verb of an event, after the name of the task.
 fn happened(event: TaskEvent) -> &'static str {
     match event {
         TaskEvent::Created => "was made",
@@ -36,17 +36,17 @@ fn happened(event: TaskEvent) -> &'static str {
     }
 }
 
-/// A task by its id and its title, so that nothing in the title formats.
+/// Returns the id and title of a task as code, so that nothing in the title is read as markup.
 pub fn called(task: &TaskRow) -> String {
     format!("`{} {}`", task.id, one_line(&task.title, TITLE_CHARS_MAX).replace('`', "'"))
 }
 
-/// The same for an agent.
+/// Returns the id and title of a task for an agent.
 fn named(task: &TaskRow) -> String {
     format!("{} ({})", task.id, one_line(&task.title, TITLE_CHARS_MAX))
 }
 
-/// A text that is cut at its bound, and says so.
+/// Cuts a text at its limit and marks the cut.
 fn cut(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -54,7 +54,7 @@ fn cut(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// What a chat is told of these events, oldest first.
+/// Writes the notice of these events for a chat, oldest first.
 pub fn notice(news: &[News<'_>]) -> String {
     if let [(task, event)] = news {
         let said = cut(event.body.trim(), TOLD_CHARS_MAX);
@@ -72,13 +72,13 @@ pub fn notice(news: &[News<'_>]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What the chat of a task is told that somebody elsewhere took from the host.
+/// Writes the notice for the chat of a task that was taken from the host elsewhere.
 pub fn taken(task: &TaskRow) -> String {
     let said = cut(task.said.as_deref().unwrap_or_default(), TOLD_CHARS_MAX);
     format!("Task {} is {}: {said}", called(task), task.state.spelled())
 }
 
-/// What the session that made these tasks is woken with.
+/// Writes the wake-up of the session that created these tasks.
 pub fn wake(news: &[News<'_>]) -> String {
     let told = news.iter().map(|(task, event)| {
         let said = match event.body.trim() {
@@ -90,7 +90,7 @@ pub fn wake(news: &[News<'_>]) -> String {
     told.collect::<Vec<_>>().join("\n\n")
 }
 
-/// What of these a chat is told, each once, oldest first.
+/// Selects the events that a chat is notified of, each once, oldest first.
 pub fn told(untold: &[Untold]) -> Vec<News<'_>> {
     let all = untold.iter().flat_map(|news| news.events.iter().map(move |event| (&news.task, event)));
     let mut told: Vec<_> = all.filter(|(_, event)| event.event.is_told()).collect();
@@ -99,12 +99,12 @@ pub fn told(untold: &[Untold]) -> Vec<News<'_>> {
     told
 }
 
-/// What of these wakes which sessions, oldest first.
+/// Selects the events that wake each session, oldest first.
 pub fn woken(untold: &[Untold]) -> Vec<(&Untold, Vec<News<'_>>)> {
     let mut sessions: BTreeMap<&str, (&Untold, Vec<News<'_>>)> = BTreeMap::new();
     for news in untold.iter().filter(|news| news.wakes) {
         let (_, woken) = sessions.entry(&news.session.0).or_insert_with(|| (news, Vec::new()));
-        // What its own conversation did to a task is no news there.
+        // A change that the task's own conversation made is no news there.
         let own = |event: &TaskEventRow| event.by_key.as_ref() == Some(&news.task.key);
         let events = news.events.iter().filter(|event| event.event.wakes() && !own(event));
         woken.extend(events.map(|event| (&news.task, event)));
@@ -114,7 +114,7 @@ pub fn woken(untold: &[Untold]) -> Vec<(&Untold, Vec<News<'_>>)> {
     woken
 }
 
-/// Why no further task is made.
+/// Returns the reason for which no further task is created.
 pub fn full(made: &Made) -> String {
     match made {
         Made::TooMany(count) => {
@@ -127,7 +127,7 @@ pub fn full(made: &Made) -> String {
     }
 }
 
-/// A task in one object, for an agent.
+/// Describes a task in one object for an agent.
 pub fn short(task: &TaskRow) -> Value {
     let mut shown = json!({ "task": task.id, "title": task.title, "state": task.state.word() });
     if let Some(note) = &task.note {
@@ -139,7 +139,7 @@ pub fn short(task: &TaskRow) -> Value {
     shown
 }
 
-/// The same with everything that is known.
+/// Describes a task with all its details and events.
 pub fn whole(task: &TaskRow, events: &[TaskEventRow]) -> Value {
     let mut shown = short(task);
     if let Some(note) = &task.note {
