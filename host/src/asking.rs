@@ -1,10 +1,8 @@
-//! Questions as people see them: what is asked and how it can be answered, and what
-//! stands there once it is over.
+//! The texts of questions: the question, the ways to answer it, and its outcome.
 //!
-//! A question is a delivery like any other. Where the platform has buttons it carries
-//! them and they are taken away when it is over ([`over`]); elsewhere the options are
-//! numbered in words, and what became of them is said. Who may answer is
-//! [`hermes_core::asks`]; who waits is the session's lane or a command.
+//! A question is a delivery. On a platform with buttons it carries them, and they are removed when it is closed
+//! ([`over`]); on others the text numbers the options, and the outcome is a message. [`hermes_core::asks`] decides who
+//! may answer; the session's lane or a command waits for the answer.
 
 mod over;
 
@@ -22,23 +20,23 @@ use crate::store::NewDelivery;
 
 pub use over::{Over, Stale, close, close_all, stale, take_buttons_away};
 
-/// What stands at a question whose turn, or whose host, is gone.
+/// The outcome of a question whose turn or host has ended.
 pub const NO_LONGER_OPEN: &str = "This question is no longer open.";
 
-/// What follows on an approval for always where so many kinds are kept that this one is not.
+/// The addition to a permanent approval if the list of permanently approved kinds is full.
 pub const NOT_FOR_ALWAYS: &str = "No further kind of action is kept for always; `/approve forget` makes room.";
 
-/// What follows on an approval for longer where this conversation keeps so many kinds that this one is not.
+/// The addition to a longer approval if the list of kinds of this conversation is full.
 pub const NOT_FOR_LONGER: &str =
     "This conversation keeps no further kind of action as approved; `/approve forget` makes room.";
 
-/// What follows on an approval for longer of what has no kind it could be remembered by.
+/// The addition to a longer approval of an action without a kind that could be remembered.
 pub const NO_KIND: &str = "An action of this kind cannot be approved for longer.";
 
-/// What follows a text that was too long.
+/// The mark at the end of a shortened text.
 const CUT: &str = "…";
 
-/// Words of an agent or of its user, as a question shows them: no control sequences, no secrets, bounded.
+/// Prepares text of an agent or its user for a question: without control sequences and secrets, and bounded.
 pub fn shown(host: &Host, text: &str, chars_max: usize) -> String {
     cut(&clean(host, text), chars_max)
 }
@@ -54,14 +52,14 @@ fn cut(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// What a question is about, as it is called among several: one short line that no markup comes out of.
+/// Returns the short name of a question among several: one line that contains no backtick.
 pub fn about(host: &Host, text: &str) -> String {
     let line: String = clean(host, text).split_whitespace().collect::<Vec<_>>().join(" ");
     cut(&line.replace('`', "'"), ASK_ABOUT_CHARS_MAX)
 }
 
-/// An action, word for word, in a fence that nothing in it can close. Outside of it stands how much is not shown:
-/// nobody approves what they do not know of.
+/// Puts an action, word for word, into a fence that nothing in it can close. The length of a hidden part stands outside
+/// the fence, so that nobody approves an action without knowing that a part is hidden.
 pub fn fenced(host: &Host, action: &str) -> String {
     let whole = clean(host, action);
     let action = without_middle(&whole, ASK_TEXT_CHARS_MAX);
@@ -75,7 +73,7 @@ pub fn fenced(host: &Host, action: &str) -> String {
     }
 }
 
-/// A text whose beginning and end are shown, where it is too long: what does the harm often stands at its end.
+/// Shortens a long text to its beginning and its end, because the harmful part is often at the end.
 fn without_middle(text: &str, chars_max: usize) -> String {
     let chars = text.chars().count();
     if chars <= chars_max {
@@ -86,7 +84,7 @@ fn without_middle(text: &str, chars_max: usize) -> String {
     format!("{}\n…\n{}", &text[..at(head)], &text[at(chars - tail)..])
 }
 
-/// The buttons of an approval; for always only where an admin may press them.
+/// Returns the buttons of an approval; permanent approval only if an admin can press it.
 pub fn approval_options(is_remembered: bool, for_always: bool) -> Vec<ChoiceOption> {
     let mut options = vec![option(Verdict::Once.as_str(), "Approve once", "primary")];
     if is_remembered {
@@ -99,33 +97,33 @@ pub fn approval_options(is_remembered: bool, for_always: bool) -> Vec<ChoiceOpti
     options
 }
 
-/// The buttons of a command that asks first.
+/// Returns the buttons of a command that asks for confirmation.
 pub fn confirm_options() -> Vec<ChoiceOption> {
     vec![option(Verdict::Once.as_str(), "Yes", "primary"), option(DENY, "No", "")]
 }
 
-/// The buttons of a choice, numbered from 1.
+/// Returns the buttons of a choice, numbered from 1.
 pub fn choice_options(host: &Host, labels: &[String]) -> Vec<ChoiceOption> {
     let labels = labels.iter().map(|label| shown(host, label, ASK_LABEL_CHARS_MAX).replace('\n', " "));
     (1..).zip(labels).map(|(number, label)| option(&number.to_string(), &label, "")).collect()
 }
 
-/// A button.
+/// Creates a button.
 pub fn option(id: &str, label: &str, style: &str) -> ChoiceOption {
     let mut option = ChoiceOption::new(id, label);
     style.clone_into(&mut option.style);
     option
 }
 
-/// The delivery that asks a question: `body`, and how it can be answered.
+/// Builds the delivery that asks a question: `body`, and the ways to answer it.
 pub async fn pose(host: &Host, question: &Question, body: &str) -> NewDelivery {
     let has_buttons = host.adapter(&question.instance).is_some_and(|adapter| adapter.capabilities().buttons);
     let text = format!("{body}\n\n{}", how(question, has_buttons, host.now_ms()));
     let mut delivery = compose(host, &question.instance, question.chat.clone(), Purpose::Ask, text).await;
-    // They belong to the delivery also where they are no buttons: it is a question, and ends like one.
+    // The delivery has its choices also without buttons: they make it a question, which is closed like one.
     delivery.choices = Some(Choices::new(&*question.id, question.options.clone(), question.expires_at_ms));
     if has_buttons {
-        // What stands there when it is over needs no word about how to answer it.
+        // The message of a closed question needs no text about ways to answer.
         body.clone_into(&mut delivery.markdown);
     }
     delivery.session = Some(question.session.clone());
@@ -159,12 +157,12 @@ fn how(question: &Question, has_buttons: bool, now_ms: i64) -> String {
     words
 }
 
-/// Whether the one who is asked is no person but the chat, as platforms have it for anonymous admins.
+/// Returns whether the question is put to the chat itself: some platforms report anonymous admins as the chat.
 fn is_asked_of_a_chat(question: &Question) -> bool {
     question.addressee.is_none() && question.chat.kind != ChatType::Dm && question.requester.id == question.chat.id
 }
 
-/// The options, and how words answer.
+/// Lists the numbered options and the ways to answer in text.
 fn numbered(question: &Question) -> String {
     let mut words = String::new();
     for (number, option) in question.options.iter().enumerate() {
@@ -180,7 +178,7 @@ fn numbered(question: &Question) -> String {
     words
 }
 
-/// What somebody hears whose words were perhaps meant as an answer and are none.
+/// Returns the reply to text that was perhaps meant as an answer and is none.
 pub fn once_more(question: &Question) -> String {
     format!(
         "That answers nothing; the question still waits.\n\n{} What else you write next goes to the agent.",
@@ -197,7 +195,7 @@ fn in_words(time: Duration) -> String {
     format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What became of a question, in words.
+/// Describes the outcome of a question.
 pub fn outcome(question: &Question, answer: &Answer) -> String {
     match answer {
         Answer::Approved(Verdict::Once) => "Approved, this once.".to_owned(),
@@ -217,7 +215,7 @@ pub fn outcome(question: &Question, answer: &Answer) -> String {
     }
 }
 
-/// What somebody hears whose words answered one question of several: which, and how many are left.
+/// Returns the reply to text that answered one question of several: the question, and the number of open ones.
 pub fn among(outcome: &str, question: &Question, left: usize) -> String {
     let about = match question.about.as_str() {
         "" => String::new(),
@@ -226,7 +224,7 @@ pub fn among(outcome: &str, question: &Question, left: usize) -> String {
     format!("{outcome}{about}\n{}", left_over(left))
 }
 
-/// How many questions still wait.
+/// Describes the number of open questions.
 pub fn left_over(left: usize) -> String {
     match left {
         1 => "One more question waits here.".to_owned(),

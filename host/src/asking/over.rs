@@ -1,9 +1,8 @@
-//! What stands at a question once it is over.
+//! The outcome of a closed question.
 //!
-//! A question ends with one outcome, which is kept with its delivery and stands at its
-//! message from then on: the first one counts, and a press that comes later only lets
-//! the message say it once more. A question that is answered while it is on its way is
-//! rid of its buttons by whoever comes last: its answer or its receipt.
+//! A question ends with one outcome. The outcome is stored with its delivery and shown in its message. The first
+//! outcome counts; a later button press only makes the message show it again. If a question is answered during its
+//! delivery, the later of the two, its answer or its receipt, removes the buttons.
 
 use std::sync::Arc;
 
@@ -20,29 +19,29 @@ use crate::host::Host;
 use crate::outbox::Target;
 use crate::store::{Change, CommandTx, NewDelivery, OwedDelivery, Posed, StoreError};
 
-/// A question that is over.
+/// A closed question.
 #[derive(Debug)]
 pub struct Over {
     /// Its id.
     pub id: String,
-    /// Through which instance it was asked.
+    /// The instance through which it was asked.
     pub instance: String,
-    /// Where it stands.
+    /// The chat of its message.
     pub chat: Chat,
-    /// The session it is of.
+    /// Its session.
     pub session: Option<SessionId>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: String,
-    /// Whether the outcome is said where nothing can be changed to say it.
+    /// Whether the outcome is sent as a message if the question's message cannot be edited.
     pub says: bool,
-    /// The event that answered it, which is answered with this.
+    /// The event that answered the question, which this outcome answers.
     pub inbox: Option<InboxId>,
-    /// What changes with it.
+    /// The changes of the same transaction.
     pub changes: Vec<Change>,
 }
 
 impl Over {
-    /// A question of which nothing but its end is to be told.
+    /// Creates the outcome of a question with nothing else to report.
     pub fn of(question: &Question, outcome: String, says: bool) -> Self {
         Self {
             id: question.id.clone(),
@@ -57,8 +56,8 @@ impl Over {
     }
 }
 
-/// Takes the buttons of a question away and lets it say what became of it; elsewhere that is said. One transaction
-/// with what changes.
+/// Removes the buttons of a question and shows the outcome in its message, or else sends the outcome. One transaction
+/// with the changes.
 pub async fn close(host: &Arc<Host>, over: Over) {
     let posed = match host.store.open_ask(&over.id).await {
         Ok(posed) => posed,
@@ -72,7 +71,7 @@ pub async fn close(host: &Arc<Host>, over: Over) {
     }
     let has_buttons = has(host, &over.instance, |can| can.buttons);
     let message = posed.as_ref().filter(|_| has_buttons).and_then(message_of);
-    // What is on its way says it when it is there.
+    // A message in flight shows the outcome once it has arrived.
     let is_coming = posed.as_ref().filter(|_| has_buttons).is_some_and(is_in_flight);
     let is_shown = message.is_some();
     let mut changes = over.changes;
@@ -97,8 +96,8 @@ pub async fn close(host: &Arc<Host>, over: Over) {
     }
 }
 
-/// Takes the buttons of a question away that was over before it was known to be there. Asked after either is written:
-/// whichever of the two comes last finds both, and to say the same twice changes nothing.
+/// Removes the buttons of a question that was closed before its arrival was known. Both sides check after their own
+/// write: the later one finds both, and showing the outcome twice changes nothing.
 pub async fn take_buttons_away(host: &Arc<Host>, delivery: DeliveryId) {
     let posed = host.store.posed(delivery).await.unwrap_or_else(|error| {
         tracing::error!(%delivery, %error, "a question cannot be read; it may keep its buttons");
@@ -113,7 +112,7 @@ pub async fn take_buttons_away(host: &Arc<Host>, delivery: DeliveryId) {
     }
 }
 
-/// What lets the message of a question say what became of it.
+/// Builds the edit that shows the outcome in the message of a question.
 async fn ended(host: &Arc<Host>, posed: &OwedDelivery, outcome: &str, message: String) -> NewDelivery {
     let text = format!("{}\n\n{outcome}", posed.markdown);
     let mut delivery = compose(host, &posed.instance, posed.chat.clone(), Purpose::Notice, text).await;
@@ -126,28 +125,28 @@ fn has(host: &Arc<Host>, instance: &str, can: impl Fn(&Capabilities) -> bool) ->
     host.adapter(instance).is_some_and(|adapter| can(&adapter.capabilities()))
 }
 
-/// The press of a button whose question is not open.
+/// A button press for a question that is not open.
 #[derive(Debug)]
 pub struct Stale {
     /// The question that the event names.
     pub ask: String,
-    /// Through which instance.
+    /// The instance of the event.
     pub instance: Arc<str>,
-    /// In which chat.
+    /// The chat of the event.
     pub chat: Chat,
     /// The message that the event names.
     pub message: Option<String>,
-    /// Who pressed, by their id.
+    /// The id of the sender who pressed.
     pub by: String,
-    /// Whether they are told where no button can be taken away.
+    /// Whether the sender is notified if no button can be removed.
     pub tells: bool,
     /// The event.
     pub inbox: InboxId,
 }
 
-/// Answers the press of a button whose question is not open: its message says once more what became of it. Which
-/// message that is, the event only claims: one that was not sent with this question stays as it is, and one whose
-/// question is being closed is left to whoever closes it.
+/// Answers a button press for a question that is not open: its message shows the outcome again. The event only claims
+/// to name a message: a message that was not sent with this question stays as it is, and a question that is being
+/// closed is left to that caller.
 pub async fn stale(host: &Arc<Host>, press: Stale) {
     let posed = host.store.asked(&press.ask).await.unwrap_or_else(|error| {
         tracing::error!(ask = press.ask, %error, "a question cannot be read; it may keep its buttons");
@@ -179,7 +178,7 @@ pub async fn stale(host: &Arc<Host>, press: Stale) {
     }
 }
 
-/// Whether the message that was pressed is one of a question's.
+/// Returns whether the pressed message belongs to the question.
 fn carries(posed: &OwedDelivery, press: &Stale) -> bool {
     let is_there = |id: &String| {
         posed.parts.iter().any(|part| match &part.state {
@@ -190,7 +189,7 @@ fn carries(posed: &OwedDelivery, press: &Stale) -> bool {
     *posed.instance == *press.instance && posed.chat == press.chat && press.message.as_ref().is_some_and(is_there)
 }
 
-/// Ends what an earlier life of the host asked: nobody waits for it any more.
+/// Closes the questions of an earlier run of the host, for which no turn waits any more.
 ///
 /// # Errors
 ///
@@ -202,7 +201,7 @@ pub async fn close_all(host: &Arc<Host>) -> Result<(), StoreError> {
         let Some(last) = batch.last() else { return Ok(()) };
         after = last.id;
         for posed in batch {
-            // How it is written there is known once its adapter is.
+            // The form of the message is known once its adapter is.
             let shown = message_of(&posed).and_then(|_| host.adapter(&posed.instance));
             let shown = shown.filter(|adapter| adapter.capabilities().buttons);
             match shown {
@@ -233,7 +232,7 @@ fn left_open(posed: OwedDelivery) -> Over {
     }
 }
 
-/// The platform's message that carries the buttons, where it is known to be there.
+/// Returns the id of the platform message with the buttons, if it is known to have arrived.
 fn message_of(posed: &OwedDelivery) -> Option<String> {
     match &posed.parts.last()?.state {
         PartState::Delivered { receipt } => receipt.message_ids.last().cloned(),
@@ -245,9 +244,9 @@ fn is_in_flight(posed: &OwedDelivery) -> bool {
     posed.parts.iter().any(|part| matches!(part.state, PartState::InFlight { .. }))
 }
 
-/// What nobody has seen yet need not be seen any more.
+/// Withdraws a question that nobody has seen yet.
 async fn withdraw(host: &Arc<Host>, posed: &OwedDelivery) {
-    // What is being sent arrives or not, and loses its buttons if it does.
+    // A part in flight loses its buttons if it arrives.
     if !posed.state.is_live() || is_in_flight(posed) {
         return;
     }
@@ -256,7 +255,7 @@ async fn withdraw(host: &Arc<Host>, posed: &OwedDelivery) {
             let target = Target::of(&posed.instance, &posed.chat);
             host.tell(HostEvent::control(Control::Refresh { target, owed: None, id: posed.id })).await;
         }
-        // It was settled meanwhile, or is being sent.
+        // The delivery was settled meanwhile, or is being sent.
         Err(StoreError::Conflict { .. }) => {}
         Err(error) => tracing::warn!(delivery = %posed.id, %error, "a question that is over may still be asked"),
     }
