@@ -1,9 +1,7 @@
-//! Files. One that comes in: the host names the place, the adapter writes, the host
-//! checks. One that goes out: the host opens it and lends a copy ([`out`]). What nobody
-//! needs any more is swept away ([`sweep`]).
+//! Files. For an incoming file the host names the path, the adapter writes, and the host checks. For an outgoing file
+//! the host opens it and lends a copy ([`out`]). Files that nothing names any more are removed ([`sweep`]).
 //!
-//! An adapter gets a path below its own folder and nothing else; the name that people
-//! see never becomes part of it.
+//! An adapter receives a path below its own folder and nothing else. The displayed name never becomes part of the path.
 
 pub mod fetch;
 mod kind;
@@ -29,20 +27,20 @@ use crate::clock::Clock;
 use crate::store::MediaFile;
 use waiting::Waiting;
 
-/// Keeper of the media folder.
+/// The keeper of the media folder.
 #[derive(Clone)]
 pub struct Media {
     folder: PathBuf,
     chance: Arc<dyn Chance>,
     clock: Arc<dyn Clock>,
     waiting: Arc<Waiting>,
-    /// Room for the extraction of texts.
+    /// Slots for the extraction of texts.
     extractions: Arc<Semaphore>,
-    /// The largest file that is taken in or lent, in bytes.
+    /// The largest incoming or outgoing file, in bytes.
     bytes_max: u64,
 }
 
-/// What a committed file is.
+/// The size and hash of a committed file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Committed {
     /// Its size in bytes.
@@ -52,33 +50,33 @@ pub struct Committed {
 }
 
 impl Media {
-    /// The keeper of `folder`, which need not exist yet.
+    /// Creates the keeper of `folder`, which need not exist yet.
     pub fn new(folder: PathBuf, chance: Arc<dyn Chance>, clock: Arc<dyn Clock>) -> Self {
         let extractions = Arc::new(Semaphore::new(pdf::AT_ONCE_MAX));
         Self { folder, chance, clock, waiting: Arc::default(), extractions, bytes_max: FILE_BYTES_MAX }
     }
 
-    /// The same keeper, of files up to this size.
+    /// Returns the same keeper with this limit on the size of a file, in bytes.
     pub fn up_to(self, bytes_max: u64) -> Self {
         Self { bytes_max, ..self }
     }
 
-    /// The largest file that is taken in or lent, in bytes.
+    /// Returns the size of the largest incoming or outgoing file, in bytes.
     pub fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
-    /// The bound of a platform, as far as the host goes along; 0: it has none.
+    /// Returns the limit of a platform, but at most that of the host; 0: the platform has none.
     fn bound(&self, bytes_max: u64) -> u64 {
         if bytes_max == 0 { self.bytes_max } else { bytes_max.min(self.bytes_max) }
     }
 
-    /// Makes room for one file of `instance`.
+    /// Creates the path of one incoming file of `instance`.
     ///
     /// # Errors
     ///
-    /// When the file is said to be too large, the folder cannot be made, or too many files wait whose senders nobody
-    /// has judged yet.
+    /// When the announced size is too large, the folder cannot be created, or too many files wait whose senders were
+    /// not checked yet.
     pub async fn create(&self, instance: &str, wanted: MediaCreate) -> Result<MediaSlot, CallError> {
         if wanted.size.is_some_and(|size| size > self.bytes_max) {
             return Err(too_large(self.bytes_max));
@@ -88,7 +86,7 @@ impl Media {
         private_folder(&folder)
             .map_err(|error| CallError::new("unavailable", format!("the media folder cannot be made: {error}")))?;
         let begun = self.waiting.begins(instance, &id, wanted.size.unwrap_or(0), self.clock.now_ms());
-        // Nobody waits for the removal: one that stays is swept away with its time.
+        // Nothing waits for the removal; the sweep removes what remains.
         drop(unlink(begun.gone.into_iter().map(|gone| folder.join(gone))));
         if !begun.has_room {
             let why = "too many files of this instance wait until it is known whether their senders may speak here";
@@ -98,11 +96,11 @@ impl Media {
         Ok(MediaSlot::new(id, path.to_string_lossy()))
     }
 
-    /// Checks a file that was written. One that is refused goes: no event can name it.
+    /// Checks a written file. A refused file is removed, and no event can name it.
     ///
     /// # Errors
     ///
-    /// When there is no such file, or it is no plain file within the bound.
+    /// When the file is missing, is no regular file, or is too large.
     pub async fn commit(&self, instance: &str, id: &str) -> Result<Committed, CallError> {
         if !is_id(id) {
             return Err(CallError::new("invalid", "this is no id of media.create"));
@@ -121,27 +119,27 @@ impl Media {
         checked
     }
 
-    /// Whoever sent these files may speak: they wait no more.
+    /// Releases files whose sender was admitted.
     pub fn admitted<'f>(&self, instance: &str, files: impl IntoIterator<Item = &'f Attachment>) {
         for id in files.into_iter().filter_map(|file| file.media.as_deref()) {
             self.waiting.ends(instance, id);
         }
     }
 
-    /// An event that is kept names these files.
+    /// Notes the files that a stored event names.
     pub fn named<'f>(&self, instance: &str, files: impl IntoIterator<Item = &'f Attachment>) {
         for id in files.into_iter().filter_map(|file| file.media.as_deref()) {
             self.waiting.is_named(instance, id);
         }
     }
 
-    /// The event of these files leads to nothing: they go. Only what nobody was admitted with can go this way,
-    /// whatever an event names.
+    /// Removes the files of a dropped event. Only files without an admitted sender can be removed this way, whatever an
+    /// event names.
     pub fn let_go<'f>(&self, instance: &str, files: impl IntoIterator<Item = &'f Attachment>) {
         self.remove(instance, files, |id| self.waiting.ends(instance, id));
     }
 
-    /// The event of these files is here already: what was written for it once more goes.
+    /// Removes the new files of an event that is stored already.
     pub fn let_go_again<'f>(&self, instance: &str, files: impl IntoIterator<Item = &'f Attachment>) {
         self.remove(instance, files, |id| self.waiting.ends_unnamed(instance, id));
     }
@@ -167,7 +165,7 @@ impl Media {
         .await;
     }
 
-    /// What waited too long for an event that names it goes.
+    /// Removes files that waited too long for an event.
     async fn forget(&self, now_ms: i64) {
         let gone = self.waiting.forget(now_ms);
         unlink(gone.into_iter().map(|(instance, id)| self.incoming(&instance).join(id))).await;
@@ -179,28 +177,28 @@ impl Media {
         hex(&random)
     }
 
-    /// The folder of what came in for an instance.
+    /// Returns the folder of the incoming files of an instance.
     pub fn incoming(&self, instance: &str) -> PathBuf {
         self.folder.join(instance).join("in")
     }
 }
 
-/// Removes files beside everything else, at once; the answer says when that is done.
+/// Removes files in the background, starting at once; the returned future ends with the removal.
 fn unlink(gone: impl IntoIterator<Item = PathBuf>) -> impl Future<Output = ()> {
     let gone: Vec<PathBuf> = gone.into_iter().collect();
-    // Where no runtime is left, the process ends; what stays is swept away by the next.
+    // Without a runtime the process ends; the next run sweeps the rest.
     let runtime = tokio::runtime::Handle::try_current().ok().filter(|_| !gone.is_empty());
     let removal = runtime
         .map(|runtime| runtime.spawn_blocking(move || gone.iter().for_each(|path| drop(std::fs::remove_file(path)))));
     async {
         if let Some(removal) = removal {
-            // What stays is swept away with its time.
+            // The sweep removes what remains.
             drop(removal.await);
         }
     }
 }
 
-/// Whether this can be an id that `create` gave.
+/// Returns whether `id` has the form of an id that `create` returns.
 pub fn is_id(id: &str) -> bool {
     id.len() == 24 && id.bytes().all(|c| c.is_ascii_hexdigit())
 }
@@ -218,12 +216,12 @@ fn check(path: PathBuf, bytes_max: u64) -> Result<Committed, CallError> {
         return Err(CallError::new("invalid", "what lies there is no plain file"));
     }
     let file = open_plain(&path).map_err(missing)?;
-    // Of the open file: the name may lead elsewhere by now.
+    // The check applies to the open file, because the name may lead elsewhere by now.
     let meta = file.metadata().map_err(missing)?;
     if !meta.is_file() {
         return Err(CallError::new("invalid", "what lies there is no plain file"));
     }
-    // A second name means that it may be a file from outside, which was linked here and can still be written there.
+    // A second hard link may lead to a file from outside, which can still be changed there.
     if meta.nlink() > 1 {
         return Err(CallError::new(
             "invalid",
@@ -248,14 +246,14 @@ fn check(path: PathBuf, bytes_max: u64) -> Result<Committed, CallError> {
     Ok(Committed { size, sha256: hex(&hasher.finalize()) })
 }
 
-/// Opens a file to read; never through a link, never waiting for the other end of a pipe.
+/// Opens a file for reading. Does not follow a link and does not wait for the other end of a pipe.
 fn open_plain(path: &std::path::Path) -> std::io::Result<std::fs::File> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Makes a folder, and those above it, that only this user can enter.
+/// Creates a folder and its parents, which only this user can enter.
 fn private_folder(folder: &std::path::Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)

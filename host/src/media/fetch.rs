@@ -1,9 +1,8 @@
-//! A file that goes out and has no place on this machine: fetched from the public network,
-//! or written out where it is named.
+//! Outgoing files without a path on this machine: fetched from the public network, or unpacked from inline data.
 //!
-//! What an agent names may be what a stranger told it to name, so an address is fetched by
-//! the one function with the rules for that (`hermes-adapter-net::fetch`): nothing of this
-//! machine or its network, no other scheme, bounded in size and time.
+//! An unknown sender may have chosen the address that an agent names. Every address is therefore fetched by the one
+//! function with the rules for this (`hermes-adapter-net::fetch`): no address of this machine or its network, no other
+//! scheme, bounded in size and time.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,13 +19,13 @@ use tokio::io::AsyncWriteExt;
 use super::out::{OutError, shown_name};
 use super::{Media, kind, private_folder};
 
-/// How long one file may take to arrive.
+/// Timeout of the transfer of one file.
 const FETCH: Duration = Duration::from_secs(20);
 
 /// The rules for a file that an answer names by its address.
 #[derive(Clone, Debug, Default)]
 pub struct FetchRules {
-    /// The hosts that may be asked: `[session] media_hosts`.
+    /// The allowed hosts: `[session] media_hosts`.
     pub hosts: Vec<String>,
     /// The proxies of the host.
     pub proxy: ProxySettings,
@@ -37,7 +36,7 @@ impl Media {
     ///
     /// # Errors
     ///
-    /// When the address leads inwards, the server does not give it, or it is too large.
+    /// When the address is not public, the server does not deliver the file, or the file is too large.
     pub async fn fetch(
         &self,
         instance: &str,
@@ -48,7 +47,7 @@ impl Media {
         self.fetch_from(instance, address, bytes_max, rules, Vec::new()).await
     }
 
-    /// [`Media::fetch`] with origins that may lie anywhere.
+    /// Fetches a file like [`Media::fetch`], from origins anywhere.
     pub(super) async fn fetch_from(
         &self,
         instance: &str,
@@ -79,7 +78,7 @@ impl Media {
         let size = match self.keep(fetched, &folder, &path).await {
             Ok(size) => size,
             Err(kept) => {
-                // What is left of it is swept away otherwise.
+                // If the removal fails, the sweep removes the rest.
                 let _ = tokio::fs::remove_file(&path).await;
                 return Err(kept.unwrap_or_else(failed));
             }
@@ -91,7 +90,7 @@ impl Media {
         Ok(OutMedia::new(id, path.to_string_lossy(), mime, name, size))
     }
 
-    /// Writes what arrives; the error is the disk's or the network's.
+    /// Writes a fetched file; the error comes from the disk or from the network.
     async fn keep(&self, mut fetched: Fetched, folder: &Path, path: &Path) -> Result<u64, Kept> {
         let no_copy = |source| Kept::Disk(OutError::NoCopy { folder: folder.to_owned(), source });
         private_folder(folder).map_err(no_copy)?;
@@ -106,11 +105,11 @@ impl Media {
         Ok(size)
     }
 
-    /// Writes a file that is written out as `<mime>;base64,<content>`.
+    /// Unpacks a file that is written as `<mime>;base64,<content>`.
     ///
     /// # Errors
     ///
-    /// When it is not written so, or is too large.
+    /// When the data has another form, or is too large.
     pub async fn unpack(&self, instance: &str, data: &str, bytes_max: u64) -> Result<OutMedia, OutError> {
         let unreadable = |why: &str| OutError::NotData { why: why.to_owned() };
         let (head, content) = data.split_once(',').ok_or_else(|| unreadable("it has no comma"))?;
@@ -135,7 +134,7 @@ impl Media {
     }
 }
 
-/// Why a file that arrives is not kept.
+/// The reason for which a fetched file is not kept.
 enum Kept {
     Disk(OutError),
     Net(FetchError),
@@ -156,7 +155,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::File::options().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
 }
 
-/// The name that an address gives its file, which is not to be trusted as a path.
+/// Returns the file name in an address, which must not be trusted as a path.
 fn name_in(address: &str) -> String {
     let path = Url::parse(address).map(|url| url.path().to_owned()).unwrap_or_default();
     let last = path.rsplit('/').find(|step| !step.is_empty()).unwrap_or("file");
@@ -171,17 +170,17 @@ mod tests {
     use crate::chance::SystemChance;
     use crate::clock::SystemClock;
 
-    /// A server on this machine that answers every request with `body`.
+    /// Starts a server on this machine that answers every request with `body`.
     async fn server(body: &'static str, head: &'static str) -> Url {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let mut request = [0; 2048];
-                // The whole request of a test fits; what it says does not matter.
+                // One read holds the whole request of a test; its content does not matter.
                 let _ = tokio::io::AsyncReadExt::read(&mut socket, &mut request).await;
                 let answer = format!("HTTP/1.1 200 OK\r\n{head}Connection: close\r\n\r\n{body}");
-                // A client that has had enough goes away.
+                // A client that has read enough may disconnect.
                 let _ = socket.write_all(answer.as_bytes()).await;
             }
         });

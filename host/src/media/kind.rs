@@ -1,6 +1,6 @@
-//! What a file is, by the end of its name.
+//! The types of files, by the ending of their names.
 
-/// Endings and their types: what chats show in a way of their own, and common documents.
+/// Endings and their types: types that chats show in their own way, and common documents.
 const TYPES: &[(&str, &str)] = &[
     ("csv", "text/csv"),
     ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
@@ -30,16 +30,16 @@ const TYPES: &[(&str, &str)] = &[
     ("zip", "application/zip"),
 ];
 
-/// The type of a file of this name.
+/// Returns the type of a file of this name.
 pub fn of_name(name: &str) -> &'static str {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
     TYPES.iter().find(|(known, _)| *known == ending).map_or("application/octet-stream", |(_, mime)| mime)
 }
 
-/// The longest name of a type that is passed on, in bytes.
+/// The longest name of a type, in bytes.
 const MIME_BYTES_MAX: usize = 127;
 
-/// A type as somebody else named it, where it is one: an adapter puts it into a header of its own.
+/// Checks a type that another party named; `None`: it is malformed. An adapter puts the type into a header.
 pub fn named(mime: &str) -> Option<String> {
     let mime = mime.split(';').next().unwrap_or_default().trim();
     let is_name =
@@ -48,7 +48,7 @@ pub fn named(mime: &str) -> Option<String> {
     (mime.len() <= MIME_BYTES_MAX && is_name(kind) && is_name(form)).then(|| mime.to_ascii_lowercase())
 }
 
-/// What stands at the end of the name of a file of this type, with its dot; empty for a type nobody knows.
+/// Returns the ending of names of this type, with its dot; empty for an unknown type.
 pub fn ending_of(mime: &str) -> String {
     TYPES.iter().find(|(_, known)| *known == mime).map(|(ending, _)| format!(".{ending}")).unwrap_or_default()
 }

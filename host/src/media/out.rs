@@ -1,9 +1,8 @@
-//! Files that go out. The host opens the file, so that an adapter needs no right to
-//! read anything but the copy that it is lent.
+//! Outgoing files. The host opens the file and lends a copy, so an adapter needs no right to read any other file.
 //!
-//! What an agent names leaves only from the media folder and from `outbound_dirs`; it is
-//! opened step by step beneath them, and no step may be a link. What the operator names
-//! may lie anywhere: the operator can read it anyhow.
+//! A file that an agent names must be in the media folder or in `outbound_dirs`. The path is opened step by step below
+//! these folders, and no step may be a link. A file that the operator names may be anywhere, because the operator can
+//! read it anyway.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -15,38 +14,38 @@ use rustix::fs::{Mode, OFlags};
 
 use super::{Media, kind, private_folder};
 
-/// The longest name of a file that is passed on, in characters.
+/// The longest name of a file, in characters.
 const NAME_CHARS_MAX: usize = 128;
 
-/// From where a file may be taken.
+/// The allowed origin of a file.
 #[derive(Clone, Debug)]
 pub enum From {
-    /// From wherever the host's user can read; for the operator.
+    /// Every path that the host's user can read; for the operator.
     Anywhere,
-    /// From beneath the media folder and these folders.
+    /// Paths below the media folder and these folders.
     Folders(Vec<PathBuf>),
 }
 
-/// Why a file is not sent.
+/// The reason for which a file is not sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutError {
-    /// It cannot be opened.
+    /// The file cannot be opened.
     #[error("{path:?} cannot be read ({source})")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// It is a folder, a device, a pipe.
+    /// The path is a folder, a device or a pipe.
     #[error("{path:?} is no plain file; name one")]
     NotPlain {
-        /// What it is.
+        /// The path.
         path: PathBuf,
     },
-    /// It may not leave.
+    /// The file is outside the allowed folders.
     #[error(
         "{path:?} lies in no folder from which files may be sent; move it into {media:?}, or add its folder to \
          `outbound_dirs` in [session]"
@@ -54,51 +53,51 @@ pub enum OutError {
     Outside {
         /// The file.
         path: PathBuf,
-        /// Where it could be.
+        /// The media folder.
         media: PathBuf,
     },
-    /// It is more than the platform or the host carries.
+    /// The file is larger than the platform or the host allows.
     #[error("{name:?} is larger than the {bytes_max} bytes that can be sent there; send less of it, or a link")]
     TooLarge {
         /// The file's name.
         name: String,
-        /// How large it is, where that is known.
+        /// The size in bytes, if known.
         size: Option<u64>,
-        /// The bound.
+        /// The limit in bytes.
         bytes_max: u64,
     },
-    /// It cannot be fetched.
+    /// The file cannot be fetched.
     #[error("{name:?} is not fetched: {source}")]
     NotFetched {
         /// The file's name.
         name: String,
-        /// What its server or the rules say.
+        /// The error of the server or of the rules.
         #[source]
         source: hermes_adapter_net::fetch::FetchError,
     },
-    /// It is not written out as it should be.
+    /// The inline data is malformed.
     #[error("a file that is written out cannot be read ({why}); write data:<mime>;base64,<content>")]
     NotData {
-        /// What is wrong with it.
+        /// The fault in the data.
         why: String,
     },
-    /// There is no copy to lend.
+    /// The copy cannot be written.
     #[error("the file cannot be copied into {folder:?} ({source}); see to room and rights there")]
     NoCopy {
-        /// Where to.
+        /// The folder of the copy.
         folder: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
 }
 
 impl Media {
-    /// Lends `instance` a copy of a file; `bytes_max` is the platform's bound, 0 for none.
+    /// Lends `instance` a copy of a file; `bytes_max` is the platform's limit, 0 for none.
     ///
     /// # Errors
     ///
-    /// When it may not leave, cannot be read, or is too large.
+    /// When the file is outside the allowed folders, cannot be read, or is too large.
     pub async fn lend(&self, instance: &str, path: &Path, from: From, bytes_max: u64) -> Result<OutMedia, OutError> {
         let (media, path, id) = (self.clone(), path.to_owned(), self.new_id());
         let folder = self.outgoing(instance);
@@ -140,7 +139,7 @@ impl Media {
     }
 }
 
-/// Opens step by step: neither `..` nor a link leads out.
+/// Opens a path step by step: neither `..` nor a link leads out of the folder.
 fn open_beneath(folder: &Path, rest: &Path) -> io::Result<File> {
     let mut at = open_at(rustix::fs::CWD, folder, OFlags::DIRECTORY)?;
     let mut steps = rest.components().peekable();
@@ -175,19 +174,20 @@ fn copy(from: File, path: &Path, folder: &Path, to: &Path, bytes_max: u64) -> Re
         Ok(_) => too_large(None),
         Err(source) => no_copy(source),
     };
-    // What is left of the copy is swept away otherwise.
+    // If the removal fails, the sweep removes the rest.
     let _ = std::fs::remove_file(to);
     Err(refused)
 }
 
-/// A lent file under another name, and as what that says it is.
+/// Renames a lent file, and sets the type that belongs to the new name.
 pub fn renamed(mut file: OutMedia, name: &str) -> OutMedia {
     file.name = shown_name(Path::new(name));
     kind::of_name(&file.name).clone_into(&mut file.mime);
     file
 }
 
-/// The name as people see it: one line, nothing invisible, bounded from its end, where the type stands.
+/// Returns the displayed name: one line without invisible characters, cut at its beginning because the type is at its
+/// end.
 pub fn shown_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let clean: Vec<char> = name.chars().filter(|c| !c.is_control()).collect();

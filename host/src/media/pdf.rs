@@ -28,7 +28,7 @@ const FILE_BYTES_MAX: u64 = 32 << 20;
 /// The longest text of one file, in bytes.
 const TEXT_BYTES_MAX: usize = 4 << 20;
 
-/// The answer of the child: the text, and its report.
+/// The longest answer of the child, in bytes: the text and its report.
 const ANSWER_BYTES_MAX: u64 = TEXT_BYTES_MAX as u64 + 1024;
 
 /// Files that are read at once.
@@ -37,7 +37,7 @@ pub(super) const AT_ONCE_MAX: usize = 2;
 /// Limits of one child.
 const LIMITS: SealLimits = SealLimits { address_bytes_max: 512 << 20, cpu_s_max: 10 };
 
-/// Time of all PDF files of one turn.
+/// Time limit for all PDF files of one turn.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The bytes at the beginning of a file in which readers look for the header.

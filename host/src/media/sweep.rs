@@ -1,7 +1,7 @@
-//! What nobody needs any more goes: a file whose last unsettled row is long gone.
+//! Removal of files whose last unsettled row was settled long ago.
 //!
-//! A file carries its own clock. As long as an event or a part names it and is not
-//! settled, each sweep sets its time anew; from then on it grows old.
+//! The modification time of a file is its clock. As long as an unsettled event or part names the file, each sweep
+//! renews that time; after that the file ages.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,18 +12,18 @@ use super::Media;
 use super::text::EXTRACTED;
 use crate::store::{Store, StoreError};
 
-/// Files of one folder that one sweep looks at.
+/// Files of one folder that one sweep checks.
 const FILES_MAX: usize = 10_000;
 
-/// A file older than this share of its time is looked after.
+/// The age from which a file is checked, as a share of the retention.
 const SHARE: u32 = 16;
 
 impl Media {
-    /// Removes what was not named by anything unsettled for `retention`; returns how many files.
+    /// Removes files that nothing unsettled has named for `retention`; returns their number.
     ///
     /// # Errors
     ///
-    /// When the store cannot say what is named; nothing is removed then.
+    /// When the store cannot list the named files; nothing is removed then.
     pub async fn sweep(&self, store: &Store, now_ms: i64, retention: Duration) -> Result<usize, StoreError> {
         self.forget(now_ms).await;
         let root = self.folder.clone();
@@ -41,7 +41,7 @@ async fn blocking<T: Send + Default + 'static>(work: impl FnOnce() -> T + Send +
     tokio::task::spawn_blocking(work).await.unwrap_or_default()
 }
 
-/// The files whose time is older than `age`, with it.
+/// Returns the files older than `age`, with their age.
 fn aged(root: &Path, now: SystemTime, age: Duration) -> Vec<(PathBuf, Duration)> {
     let mut files = Vec::new();
     for instance in fs::read_dir(root).into_iter().flatten().flatten() {

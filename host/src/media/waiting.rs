@@ -1,33 +1,33 @@
-//! Files that came in and whose sender nobody has judged yet.
+//! Received files whose sender was not checked yet.
 //!
-//! An adapter writes a file before its event is admitted, so a stranger can make it
-//! write. What an instance may hold of such files is bounded in number and bytes. Where
-//! there is no room, what was written long ago and no event names goes first, such as an
-//! upload that nobody sent; a file beyond that is refused, and its event says that it is
-//! missing. With an event that leads to nothing its files go at once.
+//! An adapter writes a file before its event is admitted, so an unknown sender can make it write. Such files of one
+//! instance are bounded in number and bytes. If there is no room, old files that no event names are removed first, such
+//! as an upload that was never sent. A further file is refused, and its event reports that it is missing. The files of
+//! a dropped event are removed at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
-/// Files of one instance whose sender is not judged.
+/// Files of one instance whose sender was not checked.
 pub const WAITING_FILES_MAX: usize = 256;
 
-/// Their bytes, as far as they are known.
+/// Their total size in bytes, as far as it is known.
 pub const WAITING_BYTES_MAX: u64 = 512 << 20;
 
-/// A file that no event has named for so long is forgotten here: its adapter has lost it, and it is swept away.
+/// Time after which a written file that no event has named is forgotten, in milliseconds: its adapter has lost it, and
+/// the sweep removes it.
 const FORGOTTEN_MS: i64 = 60 * 60 * 1000;
 
-/// The same for one that is still not written: it did not arrive.
+/// The same time for a file that is not written yet, in milliseconds; it did not arrive.
 const UNWRITTEN_MS: i64 = 10 * 60 * 1000;
 
-/// And how fast it has to come at least, besides.
+/// The lowest rate of a transfer, in bytes per millisecond: a large file gets more time.
 const BYTES_PER_MS_MIN: u64 = 1 << 10;
 
-/// A written file that no event names gives its room to another one after this time.
+/// Time after which a written file that no event names gives its room to another one, in milliseconds.
 const YIELDS_MS: i64 = 5 * 60 * 1000;
 
-/// The files of all instances that wait for a judgement.
+/// The files of all instances whose senders were not checked.
 #[derive(Debug, Default)]
 pub struct Waiting {
     files: Mutex<BTreeMap<String, VecDeque<File>>>,
@@ -39,7 +39,7 @@ struct File {
     bytes: u64,
     since_ms: i64,
     is_written: bool,
-    /// Whether an event that is kept names it.
+    /// Whether a stored event names the file.
     is_named: bool,
 }
 
@@ -60,17 +60,17 @@ impl File {
     }
 }
 
-/// What came of it that a file was to be taken in.
+/// The result of the request for a new file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Begun {
-    /// Whether there is room for it.
+    /// Whether there is room for the file.
     pub has_room: bool,
-    /// Files that wait no more and that no kept event names: nobody needs them.
+    /// Removed files that no stored event names.
     pub gone: Vec<String>,
 }
 
 impl Waiting {
-    /// Takes a file of so many bytes in, if there is room for it.
+    /// Adds a file of this size if there is room for it.
     pub fn begins(&self, instance: &str, id: &str, bytes: u64, now_ms: i64) -> Begun {
         self.locked(|all| {
             let files = all.entry(instance.to_owned()).or_default();
@@ -88,7 +88,7 @@ impl Waiting {
         })
     }
 
-    /// Forgets what waited too long; returns the files that nobody needs, each with its instance.
+    /// Forgets files that waited too long; returns those that no stored event names, each with its instance.
     pub fn forget(&self, now_ms: i64) -> Vec<(String, String)> {
         let gone = |(instance, files): (&String, &mut VecDeque<File>)| {
             let gone = forget(files, now_ms).into_iter();
@@ -97,7 +97,7 @@ impl Waiting {
         self.locked(|all| all.iter_mut().flat_map(gone).collect())
     }
 
-    /// Notes that a file is written, and how large it is.
+    /// Notes the size of a file that was written.
     pub fn measured(&self, instance: &str, id: &str, bytes: u64) {
         self.locked(|all| {
             let file = all.get_mut(instance).and_then(|files| files.iter_mut().find(|file| file.id == id));
@@ -107,7 +107,7 @@ impl Waiting {
         });
     }
 
-    /// An event that is kept names a file.
+    /// Notes that a stored event names a file.
     pub fn is_named(&self, instance: &str, id: &str) {
         self.locked(|all| {
             let file = all.get_mut(instance).and_then(|files| files.iter_mut().find(|file| file.id == id));
@@ -117,13 +117,13 @@ impl Waiting {
         });
     }
 
-    /// A file that no kept event names waits no more; `false`: there is none.
+    /// Removes a file that no stored event names; `false`: there is none.
     pub fn ends_unnamed(&self, instance: &str, id: &str) -> bool {
         let is_unnamed = |files: &VecDeque<File>| files.iter().any(|file| file.id == id && !file.is_named);
         self.locked(|all| all.get(instance).is_some_and(is_unnamed)) && self.ends(instance, id)
     }
 
-    /// A file waits no more; `false`: it did not wait.
+    /// Removes a file; `false`: it was not here.
     pub fn ends(&self, instance: &str, id: &str) -> bool {
         self.locked(|all| {
             let Some(files) = all.get_mut(instance) else { return false };
@@ -138,7 +138,7 @@ impl Waiting {
     }
 }
 
-/// Takes out what waited too long; returns what no kept event names.
+/// Removes files that waited too long; returns those that no stored event names.
 fn forget(files: &mut VecDeque<File>, now_ms: i64) -> Vec<String> {
     let mut gone = Vec::new();
     files.retain(|file| {
@@ -149,8 +149,8 @@ fn forget(files: &mut VecDeque<File>, now_ms: i64) -> Vec<String> {
     gone
 }
 
-/// Whether there is room for so many bytes more. One file alone is bounded by what a file may have, which the
-/// operator may set higher.
+/// Returns whether there is room for this number of bytes. A single file is bounded only by the limit of a file, which
+/// the operator may set higher.
 fn fits(files: &VecDeque<File>, bytes: u64) -> bool {
     let held: u64 = files.iter().map(|file| file.bytes).sum();
     files.is_empty() || files.len() < WAITING_FILES_MAX && held.saturating_add(bytes) <= WAITING_BYTES_MAX

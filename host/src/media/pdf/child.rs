@@ -15,13 +15,13 @@ use crate::plugins::sealed;
 /// Exit code: the arguments cannot be read, or the host is gone.
 const EXIT_USAGE: u8 = 2;
 
-/// The end of a page.
+/// The separator after a page.
 const BREAK: &[u8] = b"\n\n";
 
 /// The `text-runner` subcommand: `--parent PID`. It reads a file from the socket on its standard input and answers
 /// with the text and a [`Report`].
 pub fn main() -> ExitCode {
-    // A panic is the fault of one page.
+    // A panic concerns only one page.
     std::panic::set_hook(Box::new(|_| {}));
     let arguments = std::env::args_os().skip_while(|argument| argument != SUBCOMMAND).skip(1);
     let Ok((mut socket, is_sealed)) = sealed::enter(arguments, LIMITS) else { return ExitCode::from(EXIT_USAGE) };
@@ -40,7 +40,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A report about a file without pages.
+/// Returns the report on a file without pages.
 fn of_file(end: End) -> Report {
     Report { end, pages: 0, unread: 0, empty: 0 }
 }

@@ -1,4 +1,4 @@
-//! PDF files, honest and hostile, through the sealed child.
+//! PDF files, well-formed and hostile, through the sealed child.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -13,15 +13,15 @@ use super::*;
 use crate::chance::SystemChance;
 use crate::clock::SystemClock;
 
-/// Longest wait for a child; only reached by a failing test.
+/// Longest wait for a child; only a failing test reaches it.
 const LONG: Duration = Duration::from_secs(120);
 
-/// The word that makes the child attempt what is refused.
+/// The argument that makes the child attempt forbidden actions.
 const ATTEMPTS: &str = "--attempts";
 
-/// The child side of every test here: this executable is started again with these arguments.
+/// The child side of every test here: the test starts this executable again with these arguments.
 ///
-/// In an ordinary run the word is not among the arguments, and nothing happens.
+/// An ordinary run lacks the argument, and nothing happens.
 #[test]
 fn text_runner_child() {
     if std::env::args().any(|argument| argument == SUBCOMMAND) {
@@ -34,7 +34,7 @@ fn text_runner_child() {
     }
 }
 
-/// The command that makes this test executable the child.
+/// Returns the command that starts this test executable as the child.
 pub(super) fn command() -> Vec<OsString> {
     let path = module_path!().split_once("::").unwrap().1;
     let child = format!("{path}::text_runner_child");
@@ -42,7 +42,7 @@ pub(super) fn command() -> Vec<OsString> {
     words.map(OsString::from).to_vec()
 }
 
-/// Attempts what a sealed child may not do, and answers with the attempts that succeeded.
+/// Attempts the actions that a sealed child may not take, and answers with those that succeeded.
 fn attempts() {
     let host = rustix::process::getppid().unwrap();
     let (mut socket, is_sealed) = sealed::enter(std::env::args_os(), LIMITS).unwrap();
@@ -61,7 +61,7 @@ fn attempts() {
     attempt("signal", rustix::process::kill_process(host, rustix::process::Signal::CONT).is_ok());
     let mut memory: Vec<u8> = Vec::new();
     attempt("memory", memory.try_reserve_exact(usize::try_from(LIMITS.address_bytes_max).unwrap()).is_ok());
-    // The answer of the test ends with a word of its own.
+    // The answer of this test has its own form.
     socket.write_all(format!("open: {open:?}").as_bytes()).unwrap();
 }
 
@@ -78,7 +78,7 @@ async fn text(bytes: &[u8]) -> Result<PdfText, String> {
     media.pdf_text(File::open(path).unwrap(), bytes.len() as u64, Instant::now() + LONG).await
 }
 
-/// Numbers the objects from 1 and writes the table that names their places. The first is the catalogue.
+/// Builds a file: numbers the objects from 1 and writes the table of their offsets. The first is the catalogue.
 fn file(objects: &[Vec<u8>], trailer: &str) -> Vec<u8> {
     let mut file = b"%PDF-1.5\n".to_vec();
     let mut table = String::new();
@@ -107,7 +107,7 @@ const CATALOGUE: &str = "<< /Type /Catalog /Pages 2 0 R >>";
 const FONT: &str = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>";
 const AREA: &str = "/MediaBox [0 0 595 842]";
 
-/// A file of pages: each its own words, and its content as a stream object. Object 3 is a font.
+/// Builds a file of pages, each with its entries and its content stream. Object 3 is a font.
 pub(crate) fn pages(pages: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let kids: Vec<String> = (0..pages.len()).map(|at| format!("{} 0 R", 4 + 2 * at)).collect();
     let mut objects = vec![
@@ -123,13 +123,13 @@ pub(crate) fn pages(pages: &[(&str, Vec<u8>)]) -> Vec<u8> {
     file(&objects, "")
 }
 
-/// A page with one line.
+/// Builds a page with one line.
 pub(crate) fn page(text: &str) -> (&'static str, Vec<u8>) {
     let content = format!("BT /F1 12 Tf 72 720 Td ({text}) Tj ET");
     ("/MediaBox [0 0 595 842] /Resources << /Font << /F1 3 0 R >> >>", stream("", content.as_bytes()))
 }
 
-/// A stream of `matches` times 258 blanks, which deflate writes with 13 bits each.
+/// Returns a stream of `matches` times 258 blanks, which deflate encodes in 13 bits each.
 fn bomb(matches: usize) -> Vec<u8> {
     let mut bytes = vec![0x78, 0x9c];
     let (mut bits, mut count) = (0_u64, 0);
@@ -153,7 +153,7 @@ fn bomb(matches: usize) -> Vec<u8> {
     bytes
 }
 
-/// A file of one page, encrypted with this password for its readers.
+/// Builds a file of one page, encrypted with this user password.
 fn locked(password: &str) -> Vec<u8> {
     let id = "/ID [<00112233445566778899aabbccddeeff> <00112233445566778899aabbccddeeff>]";
     let (words, content) = page("behind a lock");
