@@ -1,4 +1,4 @@
-//! `/agents`: what the agent does for a person, and in this conversation.
+//! `/agents`: the work of the agent for a person, and in this conversation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::tasks::act::By;
 use crate::tasks::{self, words};
 use crate::working::{Work, beginning};
 
-/// Lines under one heading.
+/// Lines below one heading.
 const LISTED_MAX: usize = 12;
 
-/// How long `/agents stop` waits for the end before it answers.
+/// Timeout of `/agents stop` for the end of the turn.
 const STOPPED_WAIT: Duration = Duration::from_secs(60);
 
-/// Why a task is given up that somebody stops.
+/// The reason of a task that its user stops.
 const BY_THEM: &str = "stopped by whoever it was for";
 
 const TURNS: &str = "The agent works for you on:";
@@ -37,18 +37,18 @@ const TASKS: &str = "Tasks:";
 
 const ENDED: &str = "It has ended meanwhile.";
 
-/// Waits until a turn that is told to stop has ended, and says so.
+/// Waits until a stopped turn has ended, and reports that.
 async fn stopped(work: &Work, taken: bool, mut ended: mpsc::Receiver<&'static str>) -> (String, Vec<Change>) {
     let asked = &work.asked;
     let waiting = async {
         let was = ended.recv().await;
-        // Nothing more is said; the other end is dropped once the turn is over.
+        // No further message comes; the other end is dropped once the turn is over.
         while ended.recv().await.is_some() {}
         was
     };
     let words = match tokio::time::timeout(STOPPED_WAIT, waiting).await {
         Ok(Some(_)) => format!("Stopped: `{asked}`."),
-        // It ended as its task was taken from it.
+        // The turn ended because its task was taken from it.
         Ok(None) if taken => format!("Stopped: `{asked}`."),
         Ok(None) => ENDED.to_owned(),
         Err(_) => format!("Told to stop and not over yet: `{asked}`. `/agents` shows whether it has ended."),
@@ -58,18 +58,18 @@ async fn stopped(work: &Work, taken: bool, mut ended: mpsc::Receiver<&'static st
 
 const USAGE: &str = "Use `/agents`, or `/agents stop` with a number or an id from its list.";
 
-/// Whose work somebody may see and end where they ask.
+/// The work that a sender may see and end in this chat.
 struct Own {
     /// Turns.
     works: Vec<Work>,
-    /// The conversation, as far as it matters for commands in the background.
+    /// The conversation, as far as it matters for background commands.
     here: TurnContext,
-    /// As what they see and end tasks.
+    /// The identity for viewing and ending tasks.
     by: By,
 }
 
 impl Dispatcher {
-    /// `/agents [stop NUMBER | ID]`: what the agent does for this person.
+    /// `/agents [stop NUMBER | ID]`: lists or stops the work of the agent for this person.
     pub(super) fn agents(&mut self, asked: &Asked<'_>) -> Deed {
         let words: Vec<&str> = asked.args.split_whitespace().collect();
         let own = self.own(asked);
@@ -96,7 +96,7 @@ impl Dispatcher {
         }
     }
 
-    /// `/stop`: the running turn ends. What runs beside it goes on, and is said to.
+    /// `/stop`: stops the running turn. Background work continues, and the reply says so.
     pub(super) fn stop(&mut self, asked: &Asked<'_>) -> Deed {
         let own = self.own(asked);
         let beside = [
@@ -115,7 +115,7 @@ impl Dispatcher {
         Act::Stop { idle }.into()
     }
 
-    /// What of the agent's work is theirs here.
+    /// Collects the work of the sender in this chat.
     fn own(&self, asked: &Asked<'_>) -> Own {
         let Asked { arrived, found, .. } = asked;
         let owner = owner(&arrived.instance, &arrived.event);
@@ -125,7 +125,7 @@ impl Dispatcher {
         if !in_private {
             works.retain(|work| self.is_of(work, found));
         }
-        // What is answered in a group everybody there reads.
+        // Everybody in a group reads the answer.
         let viewer = match owner.filter(|_| in_private) {
             Some(owner) => Viewer::Person(owner),
             None => Viewer::Conversation(key.clone()),
@@ -135,7 +135,7 @@ impl Dispatcher {
         Own { works, here, by }
     }
 
-    /// The command in the background that is meant by its id or a unique beginning of it.
+    /// Finds a background command by its id or a unique beginning of it.
     fn process(&self, here: &TurnContext, name: &str) -> Process {
         let mut ids: Vec<String> = self.host.runtime.processes(here).into_iter().map(|left| left.id).collect();
         ids.retain(|id| name.len() > 1 && id.starts_with(name));
@@ -146,27 +146,27 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a turn runs in this conversation, or beside it.
+    /// Returns whether a turn runs in this conversation, or in its background.
     fn is_of(&self, work: &Work, here: &Found) -> bool {
         let beside = self.asides.get(&work.session);
         work.session == here.session || beside.is_some_and(|aside| aside.key == here.key.stored())
     }
 }
 
-/// What somebody calls a command in the background.
+/// The background command that a name refers to.
 enum Process {
     One(String),
     Several(Vec<String>),
     None,
 }
 
-/// So many of these, where there are any.
+/// Counts items; `None` without any.
 fn counted_some(count: usize, what: &str) -> Option<String> {
     (count > 0).then(|| counted(u64::try_from(count).unwrap_or(u64::MAX), what))
 }
 
-/// Ends a turn that is named by its number. One that is a task is given up as that, so that whoever is told of it is
-/// the same as where its id was named.
+/// Stops a turn that is named by its number. A turn that is a task is given up as a task, so that the same subscribers
+/// are notified as for its id.
 async fn stop_turn(host: Arc<Host>, by: By, work: Work) -> (String, Vec<Change>) {
     let task = work.session.clone();
     let taken = match work.aside {
@@ -176,7 +176,7 @@ async fn stop_turn(host: Arc<Host>, by: By, work: Work) -> (String, Vec<Change>)
     if let Err(why) = &taken {
         tracing::debug!(session = %task, why, "a turn that is stopped is given up as no task");
     }
-    // The lane holds it until the turn has ended.
+    // The lane keeps the sender until the turn has ended.
     let (reply, ended) = mpsc::channel(1);
     let control =
         Control::Turn { instance: Arc::clone(&work.instance), inbox: work.inbox, wish: TurnWish::Stop, reply };
@@ -198,7 +198,7 @@ async fn stop_task(host: Arc<Host>, by: By, name: String) -> (String, Vec<Change
     (words, Vec::new())
 }
 
-/// What runs, and which tasks there are beside it.
+/// Lists the running turns, the background commands and the other tasks.
 async fn listed(
     host: Arc<Host>,
     works: Vec<Work>,
@@ -210,7 +210,7 @@ async fn listed(
         Ok(tasks) => tasks,
         Err(error) => return (format!("The tasks cannot be read ({error})."), Vec::new()),
     };
-    // A task that is a turn is listed as that.
+    // A task that is a turn is listed as a turn.
     let is_turn = |task: &TaskRow| works.iter().any(|work| Some(&work.session) == task.worker.as_ref() && work.aside);
     let tasks: Vec<&TaskRow> = tasks.iter().filter(|task| !is_turn(task)).collect();
     let now_ms = host.now_ms();
@@ -226,7 +226,7 @@ async fn listed(
     }
 }
 
-/// What an answer of `/agents` lists, by what ends each of it; empty where a text is no such answer.
+/// Returns the names by which the items of an `/agents` answer are stopped; empty if `text` is no such answer.
 pub(crate) fn names_in(text: &str) -> Vec<String> {
     let is_one = text.lines().next().is_some_and(|first| [TURNS, COMMANDS, TASKS].contains(&first));
     let lines = text.lines().filter(|_| is_one).filter_map(|line| line.strip_prefix("- "));
@@ -234,7 +234,7 @@ pub(crate) fn names_in(text: &str) -> Vec<String> {
     names.filter(|name| !name.is_empty() && *name != "and").map(str::to_owned).collect()
 }
 
-/// A heading with its lines, as many as are shown; `None` without any.
+/// Writes a heading with its lines, up to the limit; `None` without any.
 fn list(heading: &str, lines: impl ExactSizeIterator<Item = String>) -> Option<String> {
     let all = lines.len();
     let mut shown: Vec<String> = lines.take(LISTED_MAX).collect();

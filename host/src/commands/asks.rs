@@ -1,8 +1,8 @@
-//! Questions that wait for an answer: where they are asked, who answers them with what,
-//! and the commands about them. Those of commands are made in [`super::confirm`].
+//! Open questions: their chats, their answers, and the commands about them. [`super::confirm`] creates the questions of
+//! commands.
 //!
-//! A button, words, a command and a call of an adapter all come to
-//! [`Dispatcher::answer`]; what it takes goes to the lane of the session that waits.
+//! A button, text, a command and a call of an adapter all lead to [`Dispatcher::answer`]; an accepted answer goes to
+//! the lane of the waiting session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,40 +25,40 @@ use crate::events::{Asking, Permit};
 use crate::lane::{Act, Given, LaneMessage, Later, Order};
 use crate::store::Change;
 
-/// What is said where nothing waits.
+/// The reply if no question is open.
 const NOTHING_WAITS: &str = "Nothing waits for an approval here.";
 
-/// What is said to whoever says yes or no once more.
+/// The reply to a repeated yes or no.
 const ANSWERED_ALREADY: &str = "That was answered, and nothing else is asked.";
 
-/// What is said where what waits was not there yet when somebody answered.
+/// The reply if the open question had not arrived yet when the answer was written.
 const ON_ITS_WAY: &str = "What waits for an approval was not asked here yet when you wrote that; nothing was changed. Answer it when you see it.";
 
-/// Direct messages of admins, by instance and id: the chat, and when they wrote there last.
+/// Direct messages of admins, by instance and id: the chat, and the time of their last message there.
 pub(crate) type StaffChats = BTreeMap<(Arc<str>, String), (Chat, i64)>;
 
-/// How an answer was given.
+/// The origin of an answer.
 struct How {
     /// The event of a button.
     inbox: Option<InboxId>,
-    /// Hears what became of it, where it is answered by itself.
+    /// Receives the outcome of an answer in text, whose reply is separate.
     heard: Option<oneshot::Sender<String>>,
-    /// Its place in the queue.
+    /// Its slot in the queue.
     permit: Permit,
 }
 
-/// What follows from an answer in words.
+/// The result of an answer in text.
 enum Follows {
-    /// It is not taken, and why.
+    /// The answer is refused, with the reason.
     Not(&'static str),
-    /// It is taken: this question, and what becomes of it.
+    /// The answer is accepted for this question; the receiver gets the outcome.
     Taken(Box<Question>, oneshot::Receiver<String>),
-    /// A command that waited for it is obeyed, or not.
+    /// A command that waited for the answer is carried out or dropped.
     Obeyed(Deed),
 }
 
 impl Dispatcher {
-    /// An admin wrote directly: that is where they can be asked.
+    /// Notes the direct chat of an admin who wrote there, for later questions.
     pub(crate) fn note_staff(&mut self, arrived: &Arrived) {
         let event = arrived.event.get();
         if arrived.event.tier() < Tier::Admin || !is_dm(&event.chat.kind) || event.sender.id.is_empty() {
@@ -70,7 +70,7 @@ impl Dispatcher {
         }
     }
 
-    /// A turn asks: here, or of an admin in a direct message of theirs.
+    /// Asks the question of a turn: in its chat, or in the direct chat of an admin.
     pub(crate) fn open_ask(&mut self, asking: Asking) {
         let Asking { mut question, elsewhere, reply } = asking;
         if elsewhere {
@@ -79,10 +79,10 @@ impl Dispatcher {
                     question.addressee = Some(id);
                     question.chat = chat;
                 }
-                // In a group an admin may answer where it came up.
+                // In a group an admin may answer in the chat of the turn.
                 None if !is_dm(&question.origin.kind) => {}
                 None => {
-                    // Whoever asked may have gone away.
+                    // The turn may have ended.
                     let _ = reply.send(None);
                     return;
                 }
@@ -94,7 +94,8 @@ impl Dispatcher {
         }
     }
 
-    /// The admin of an instance who wrote last, and where; they have to be one still, and can be written to.
+    /// Returns the admin of an instance who wrote last, with the direct chat; the sender must still be an admin and
+    /// reachable.
     fn staff_chat(&self, instance: &str) -> Option<(String, Chat)> {
         let live = self.host.live();
         let is_staff = |id: &str, chat: &Chat| {
@@ -106,13 +107,13 @@ impl Dispatcher {
             known.max_by_key(|(_, (_, seen_ms))| *seen_ms).map(|((_, id), (chat, _))| (id.clone(), chat.clone()));
         let conversations = || {
             let dms = self.routes().filter(|route| route.instance == instance && is_dm(&route.origin.kind));
-            // On many platforms the chat with a person has the person's id.
+            // On many platforms the id of a private chat is the id of the person.
             dms.map(|route| &route.origin).find(|chat| is_staff(&chat.id, chat))
         };
         last.or_else(|| conversations().map(|chat| (chat.id.clone(), chat.clone())))
     }
 
-    /// A button was pressed.
+    /// Handles the press of a button.
     pub(crate) fn pressed(&mut self, arrived: Arrived) {
         let event = arrived.event.get();
         let Some(choice) = event.choice.clone() else {
@@ -136,7 +137,7 @@ impl Dispatcher {
         }
     }
 
-    /// A button of a question that is not open: it goes away, where it is one.
+    /// Handles the button of a question that is not open, and removes it if it belongs to one.
     fn stale(&mut self, arrived: Arrived, ask: String) {
         let Some(arrived) = self.heeded(arrived) else { return };
         let Arrived { id, instance, event, permit, .. } = arrived;
@@ -150,7 +151,7 @@ impl Dispatcher {
         });
     }
 
-    /// A press that counts for nothing, unless its chat has had too many of them in this minute.
+    /// Drops a press without effect if its chat has had too many of them in this minute.
     fn heeded(&mut self, arrived: Arrived) -> Option<Arrived> {
         let now_ms = self.host.now_ms();
         if self.asks.heeds(&arrived.instance, &arrived.event.get().chat.id, now_ms) {
@@ -164,7 +165,7 @@ impl Dispatcher {
         None
     }
 
-    /// A question was given up before it was there. Whoever waits for its answer hears so at once.
+    /// Closes a question that was abandoned before it arrived, and notifies its waiting turn at once.
     pub(crate) fn not_asked(&mut self, ask: String, why: &str) {
         let Some(question) = self.asks.get(&ask) else { return };
         if question.command.is_some() {
@@ -175,12 +176,12 @@ impl Dispatcher {
         let session = question.session.clone();
         let why = self.host.live().masker.mask(why).into_owned();
         if self.lanes.send(&session, LaneMessage::NotAsked { ask: ask.clone(), why }).is_err() {
-            // Its lane is gone, and its turn with it.
+            // The lane has ended, and its turn with it.
             self.asks.close(&ask);
         }
     }
 
-    /// Closes a question beside the dispatcher, which waits for nothing.
+    /// Closes a question in the background, because the dispatcher does not wait.
     pub(super) fn close_aside(&self, over: Over, permit: Permit) {
         let host = Arc::clone(&self.host);
         tokio::spawn(async move {
@@ -199,13 +200,13 @@ impl Dispatcher {
         self.note(Note::Tell { id, instance, chat, words: why_not(why).to_owned(), to: sender.id, permit });
     }
 
-    /// Judges an answer: the one way to the book, whoever answers and however.
+    /// Judges an answer. Every answer takes this path, whatever its sender and form.
     fn judge(&mut self, ask: &str, pick: Pick, by: &By<'_>) -> Judged {
         let now_ms = self.host.now_ms();
         self.asks.answer(ask, pick, by, now_ms)
     }
 
-    /// Hands an answer that counts to the lane that waits for it.
+    /// Hands an accepted answer to the waiting lane.
     fn answer(&mut self, question: Box<Question>, answer: Answer, by: Option<String>, how: How) {
         let How { inbox, heard, permit } = how;
         let mut over = Over::of(&question, String::new(), true);
@@ -216,14 +217,14 @@ impl Dispatcher {
         if let Err(LaneMessage::Answer(given, permit)) =
             self.lanes.send(&session, LaneMessage::Answer(Box::new(given), permit))
         {
-            // Its lane is gone, and its turn with it.
+            // The lane has ended, and its turn with it.
             let says = given.heard.is_none();
             let over = Over { outcome: asking::NO_LONGER_OPEN.to_owned(), says, ..given.over };
             self.close_aside(over, permit);
         }
     }
 
-    /// An approval holds no longer than it is remembered, whatever was said; then it is said for how long it holds.
+    /// Limits an approval to the time for which it is remembered, and returns the sentence about a shorter time.
     fn for_as_long_as_it_is_kept(&mut self, question: &Question, answer: Answer) -> (Answer, Option<&'static str>) {
         match (answer, &question.key) {
             (Answer::Approved(Verdict::Always | Verdict::Session), None) => {
@@ -236,7 +237,7 @@ impl Dispatcher {
         }
     }
 
-    /// Approves a kind of action for always; whether it is kept.
+    /// Approves a kind of action permanently; returns whether it is stored.
     fn approve_always(&mut self, key: String) -> bool {
         let mut approved: BTreeSet<String> = (**self.host.approved()).clone();
         if approved.contains(&key) {
@@ -250,15 +251,15 @@ impl Dispatcher {
         true
     }
 
-    /// Changes what is approved for always. The clerk writes it: lanes would write the sets of several answers in an
-    /// order of their own, and the last one counts.
+    /// Changes the permanent approvals. The clerk writes them: lanes would write the sets of several answers in their
+    /// own order, and the last set counts.
     fn keep_approved(&mut self, approved: BTreeSet<String>) {
         let value = serde_json::to_string(&approved).expect("a set of texts is always JSON");
         self.host.show_approved(approved);
         self.note(Note::Changes(vec![Change::Flag { key: APPROVED_FLAG.to_owned(), value: Some(value) }]));
     }
 
-    /// Words that answer a question which was put to who says them, or may have been meant to.
+    /// Handles text that answers a question put to its sender, or that was perhaps meant to.
     pub(crate) fn answered_in_words(&mut self, arrived: &Arrived, found: &Found) -> Option<Box<Order>> {
         let event = arrived.event.get();
         if self.asks.has_nothing_for_words() || !event.attachments.is_empty() || self.is_command(arrived) {
@@ -283,7 +284,7 @@ impl Dispatcher {
         Some(Box::new(Order { place, act, changes, bypasses: true }))
     }
 
-    /// Whether words are a command and answer nothing, also where commands begin with a prefix of the adapter's.
+    /// Returns whether text is a command and answers nothing, also with the adapter's own command prefix.
     fn is_command(&self, arrived: &Arrived) -> bool {
         let text = &arrived.event.get().text;
         let prefix = arrived.adapter.as_ref().map(|adapter| adapter.capabilities().command_prefix.clone());
@@ -291,7 +292,7 @@ impl Dispatcher {
         text.trim_start().starts_with('/') || parsed != Parsed::NotCommand
     }
 
-    /// Whether words are a command about what runs already, wherever that is: it is of use only now.
+    /// Returns whether text is a command about running work anywhere; such a command cannot wait.
     pub(crate) fn is_for_what_runs(&self, arrived: &Arrived) -> bool {
         const OF_USE_NOW: [CommandId; 4] = [CommandId::Stop, CommandId::Approve, CommandId::Deny, CommandId::Status];
         let prefix = arrived.adapter.as_ref().map(|adapter| adapter.capabilities().command_prefix.clone());
@@ -303,7 +304,7 @@ impl Dispatcher {
             && matches!(parsed, Parsed::Command { spec, .. } if OF_USE_NOW.contains(&spec.id))
     }
 
-    /// Somebody answers in words.
+    /// Handles an answer in text.
     fn said(&mut self, asked: &Asked<'_>, ask: &str, pick: Pick) -> Follows {
         let judged = self.judge(ask, pick, &by(asked.arrived));
         let (question, answer) = match judged {
@@ -319,7 +320,7 @@ impl Dispatcher {
         Follows::Taken(question, becomes)
     }
 
-    /// `/approve [all] [session | always | forget]`: yes to what was asked last, or to all.
+    /// `/approve [all] [session | always | forget]`: approves the last question, or all.
     pub(super) fn approve_ask(&mut self, asked: &Asked<'_>) -> Deed {
         let mut verdict = Verdict::Once;
         let mut all = false;
@@ -336,7 +337,7 @@ impl Dispatcher {
         self.settle_asks(asked, all, &Pick::Approve(verdict))
     }
 
-    /// `/deny [all] [why]`: no to what was asked last, or to all.
+    /// `/deny [all] [why]`: denies the last question, or all.
     pub(super) fn deny_ask(&mut self, asked: &Asked<'_>) -> Deed {
         let (all, why) = match asked.args.split_once(char::is_whitespace) {
             _ if asked.args == "all" => (true, ""),
@@ -353,7 +354,7 @@ impl Dispatcher {
         let mut said = Vec::new();
         for ask in asks.iter().take(if all { asks.len() } else { 1 }) {
             match self.said(asked, ask, pick.clone()) {
-                // A command that waited is obeyed now, and answers for itself.
+                // A command that waited is carried out now, and has its own reply.
                 Follows::Obeyed(deed) => return deed,
                 answer => said.push(answer),
             }
@@ -372,7 +373,7 @@ impl Dispatcher {
         Act::Set(SettingChange::ForgetApproved).into()
     }
 
-    /// `/yolo [on | off | status]`: whether the agent asks here before it acts.
+    /// `/yolo [on | off | status]`: sets whether the agent asks here before it acts.
     pub(super) fn yolo(&mut self, asked: &Asked<'_>) -> Deed {
         match asked.args {
             "" => Act::ToggleYolo.into(),
@@ -383,7 +384,7 @@ impl Dispatcher {
         }
     }
 
-    /// An adapter answers for somebody whom it vouches for.
+    /// Handles the answer of a person for whom an adapter vouches.
     pub(crate) fn answered_by_call(
         &mut self,
         instance: &str,
@@ -401,7 +402,7 @@ impl Dispatcher {
                 self.answer(question, answer, None, How { inbox: None, heard: None, permit: None });
                 Ok(())
             }
-            // What was answered stays answered.
+            // An earlier answer remains.
             Judged::Already => Ok(()),
             why @ (Judged::Closed | Judged::Unknown | Judged::Late) => Err(("not_found", why_not(&why).to_owned())),
             why @ Judged::NoSuchOption => Err(("invalid", why_not(&why).to_owned())),
@@ -422,8 +423,8 @@ fn by(arrived: &Arrived) -> By<'_> {
     }
 }
 
-/// What somebody hears who answered in words, once it is known what became of it: of several questions which it was,
-/// and how many are left.
+/// Builds the reply to an answer in text, once the outcome is known: among several questions it names the answered one
+/// and the number of open ones.
 fn answered(said: Vec<Follows>, left: usize) -> Deed {
     let is_one = said.len() == 1;
     let mut waiting = Vec::new();
@@ -456,7 +457,7 @@ fn answered(said: Vec<Follows>, left: usize) -> Deed {
     Act::Later(Later::new(words)).into()
 }
 
-/// Who answered, where more than one person can.
+/// Returns the name of the sender if several people can answer.
 fn named(arrived: &Arrived, question: &Question) -> Option<String> {
     let sender = &arrived.event.get().sender;
     let name = sender.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&sender.id);
@@ -464,7 +465,7 @@ fn named(arrived: &Arrived, question: &Question) -> Option<String> {
     (!is_dm(&question.chat.kind)).then_some(plain)
 }
 
-/// What somebody hears whose answer is not taken.
+/// Returns the reply to an answer that is not accepted.
 fn why_not(judged: &Judged) -> &'static str {
     match judged {
         Judged::Taken(..) => "It was answered.",

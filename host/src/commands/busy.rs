@@ -1,4 +1,4 @@
-//! Commands about what runs in a conversation, and what waits for it.
+//! Commands about the running turn of a conversation, and about waiting messages.
 
 use hermes_core::commands::{self, CommandId, Gates, Parsed};
 use hermes_core::ids::SessionId;
@@ -12,25 +12,25 @@ use crate::dispatcher::{Arrived, Dispatcher, Found, owner};
 use crate::lane::{Act, Birth};
 use crate::store::{Lineage, NewSession, Parent};
 
-/// What an event is, beside words for the agent and plain commands: words for the agent with a wish.
+/// A message for the agent with a busy mode: the third kind of event, beside plain text and commands.
 pub(crate) struct ToAgent {
-    /// The words, without the command.
+    /// The text, without the command.
     pub(crate) words: String,
-    /// How they want their turn.
+    /// The busy mode that the sender requests.
     pub(crate) urge: Urge,
-    /// Whether their turn runs beside the conversation.
+    /// Whether the turn runs in the background.
     pub(crate) aside: bool,
 }
 
 /// A turn in the background.
 pub(crate) struct Aside {
     owner: Option<String>,
-    /// The stored key of the conversation that it was asked in.
+    /// The stored key of the conversation in which it was requested.
     pub(crate) key: String,
 }
 
 impl ToAgent {
-    /// Reads `/queue`, `/steer` and `/background` with something behind them.
+    /// Reads `/queue`, `/steer` and `/background` with text after them.
     pub(crate) fn read(id: CommandId, words: &str) -> Option<Self> {
         let (urge, aside) = match id {
             _ if words.is_empty() => return None,
@@ -42,8 +42,7 @@ impl ToAgent {
         Some(Self { words: words.to_owned(), urge, aside })
     }
 
-    /// Reads the words of an event as they were read when it came in: what has been closed
-    /// since was open then.
+    /// Reads the text of an event as on its arrival: a command that was disabled since was enabled then.
     pub(crate) fn again(event: &Event, prefix: &str) -> Option<Self> {
         match commands::parse(&event.text, prefix, &Gates::default()) {
             Parsed::Command { spec, args } if event.forwarded.is_none() => Self::read(spec.id, &args),
@@ -53,7 +52,7 @@ impl ToAgent {
 }
 
 impl Dispatcher {
-    /// `/busy [mode]`: what a message does while a turn runs.
+    /// `/busy [mode]`: sets the effect of a message that arrives during a turn.
     pub(super) fn busy(&mut self, asked: &Asked<'_>) -> Deed {
         match asked.args {
             "" => Act::Show(Setting::Busy).into(),
@@ -65,13 +64,13 @@ impl Dispatcher {
         }
     }
 
-    /// `/queue`, `/steer` and `/background` with nothing behind them.
+    /// `/queue`, `/steer` and `/background` without text after them.
     pub(super) fn without_words(&mut self, id: CommandId) -> Deed {
         let name = commands::Command::of(id).name;
         Deed::say(format!("Write what you want behind it: `/{name} TEXT`."))
     }
 
-    /// Says why no further turn can begin beside this conversation.
+    /// Returns the reason for which no further background turn can begin in this conversation.
     pub(super) fn forbids_aside(&self, arrived: &Arrived) -> Option<String> {
         let adapter = arrived.adapter.as_ref();
         if adapter.is_some_and(|adapter| !adapter.delivers_later(&arrived.event.get().chat.id)) {
@@ -87,7 +86,7 @@ impl Dispatcher {
         })
     }
 
-    /// Begins a turn beside a conversation, in a session of its own. Returns that session.
+    /// Begins a background turn in a session of its own. Returns that session.
     pub(crate) fn begin_aside(&mut self, arrived: &Arrived, found: &Found) -> Birth {
         let session = self.host.new_session_id();
         let owner = owner(&arrived.instance, &arrived.event);
@@ -98,7 +97,7 @@ impl Dispatcher {
             source: arrived.instance.to_string(),
             owner,
             settings: Default::default(),
-            // Also where nothing was said in it yet: what wakes this session is for that one.
+            // The parent is set even for an empty conversation, because events that wake this session belong to it.
             parent: Some(Parent { session: found.session.clone(), lineage: Lineage::Aside }),
             title: None,
             started_ms: self.host.now_ms(),
@@ -106,7 +105,7 @@ impl Dispatcher {
         Birth { session, route: None, takeover: None }
     }
 
-    /// Counts a turn in the background until it is over.
+    /// Counts a background turn until it is over.
     pub(crate) fn note_aside(&mut self, session: SessionId, owner: Option<String>, key: String) {
         self.asides.insert(session, Aside { owner, key });
     }

@@ -1,4 +1,4 @@
-//! Commands that ask before they are obeyed.
+//! Commands that ask for confirmation.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::dispatcher::{Arrived, Dispatcher, place};
 use crate::lane::{Act, Order};
 
 impl Dispatcher {
-    /// Asks before a command is obeyed.
+    /// Asks before a command is carried out.
     pub(super) fn confirm(&mut self, asked: &Asked<'_>, words: &str) -> Deed {
         let Asked { arrived, found, args } = asked;
         let event = arrived.event.get();
@@ -44,7 +44,7 @@ impl Dispatcher {
         Act::Ask { question: Box::new(question), words: words.to_owned() }.into()
     }
 
-    /// A command that waited for its button is obeyed, or not.
+    /// Carries out or drops a command after its button was pressed.
     pub(super) fn command_answered(&mut self, arrived: Arrived, question: Question, answer: &Answer) {
         let Some((arrived, found)) = self.resolve(arrived) else { return };
         let after = self.ending_before(&found);
@@ -56,7 +56,7 @@ impl Dispatcher {
         self.obeyed(arrived, found, after, order);
     }
 
-    /// What a command does that was asked about. It belongs to the conversation it was given in.
+    /// Carries out a confirmed command in the conversation in which it was given.
     pub(super) fn confirmed(&mut self, asked: &Asked<'_>, question: &Question, answer: &Answer) -> Deed {
         let is_same = asked.found.session == question.session;
         let deed = match answer.approves() && is_same {
@@ -69,7 +69,7 @@ impl Dispatcher {
         deed
     }
 
-    /// Closes what commands asked in vain.
+    /// Closes the questions of commands whose time has passed.
     pub(crate) fn expire_asks(&mut self) {
         for question in self.asks.expire_commands(self.host.now_ms()) {
             let outcome = "Nobody answered in time, so nothing was changed.".to_owned();

@@ -1,4 +1,4 @@
-//! Commands about where the host sends things.
+//! Commands about the destinations of the host's messages.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use crate::lane::{Act, Later};
 use crate::status::human::sentence;
 use crate::store::Change;
 
-/// The longest name of a topic, in characters; what a platform takes of it is its adapter's to know.
+/// The longest name of a topic, in characters; the adapter knows the platform's own limit.
 const TOPIC_CHARS_MAX: usize = 128;
 
 impl Dispatcher {
-    /// `/sethome [off]`: this chat is where the host may write unasked.
+    /// `/sethome [off]`: makes this chat the home channel.
     pub(super) fn sethome(&mut self, asked: &Asked<'_>) -> Deed {
         let (words, changes) = self.set_home(asked.arrived, asked.args);
         Deed { act: Act::Say(words), changes }
     }
 
-    /// `/topic [name]`: shows the topic this is, or gives it another name.
+    /// `/topic [name]`: shows or changes the name of this topic.
     pub(super) fn topic(&mut self, asked: &Asked<'_>) -> Deed {
         let chat = asked.arrived.event.get().chat.clone();
         let Some(adapter) = asked.arrived.adapter.clone() else {

@@ -1,4 +1,4 @@
-//! Commands about the host, and who may use it.
+//! Commands about the host and its users.
 
 use hermes_core::access::Tier;
 use hermes_core::commands::{self, Parsed};
@@ -12,7 +12,7 @@ use crate::render;
 use crate::status::human::echo;
 use crate::store::Change;
 
-/// The version, and what it was built for.
+/// Returns the version and the target of the build.
 pub(super) fn version() -> String {
     format!("hermes-host {} ({} {})", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH)
 }
@@ -20,12 +20,12 @@ pub(super) fn version() -> String {
 const HELLO: &str = "Hello. Write to me, and the agent answers. `/help` lists what else you can do.";
 
 impl Dispatcher {
-    /// `/start`: says hello.
+    /// `/start`: replies with a greeting.
     pub(super) fn start(&mut self) -> Deed {
         Deed::say(HELLO)
     }
 
-    /// `/help [command]`: explains what may be run here, or one command.
+    /// `/help [command]`: explains the commands that may be run here, or one command.
     pub(super) fn help(&mut self, asked: &Asked<'_>) -> Deed {
         let live = self.host.live();
         match commands::parse(&format!("/{}", asked.args.trim_start_matches('/')), "", &live.gates) {
@@ -38,7 +38,7 @@ impl Dispatcher {
         }
     }
 
-    /// `/commands [page]`: lists what may be run here.
+    /// `/commands [page]`: lists the commands that may be run here.
     pub(super) fn commands(&mut self, asked: &Asked<'_>) -> Deed {
         match asked.args {
             "" => self.page_of_commands(asked, 1),
@@ -49,7 +49,7 @@ impl Dispatcher {
         }
     }
 
-    /// A page of the list, as long as one message holds here.
+    /// Returns a page of the list that fits one message here.
     fn page_of_commands(&self, asked: &Asked<'_>, page: usize) -> Deed {
         let arrived = asked.arrived;
         let live = self.host.live();
@@ -67,7 +67,7 @@ impl Dispatcher {
         })
     }
 
-    /// `/whoami`: who the sender is to this host.
+    /// `/whoami`: shows the identity and the rights of the sender.
     pub(super) fn whoami(&mut self, asked: &Asked<'_>) -> Deed {
         let Asked { arrived, found, .. } = asked;
         let sender = &arrived.event.get().sender;
@@ -98,17 +98,17 @@ impl Dispatcher {
         ))
     }
 
-    /// `/profile`: for whom the host works.
+    /// `/profile`: shows the profile of the host.
     pub(super) fn profile(&mut self) -> Deed {
         Deed::say(format!("- Profile: `{MAIN_PROFILE}`"))
     }
 
-    /// `/version`: which version this is.
+    /// `/version`: shows the version.
     pub(super) fn version(&mut self) -> Deed {
         Deed::say(version())
     }
 
-    /// `/restart`: the host ends when nothing runs any more, and is started again.
+    /// `/restart`: restarts the host once nothing runs any more.
     pub(super) fn restart(&mut self, asked: &Asked<'_>) -> Deed {
         if !self.host.is_restartable() {
             return Deed::say(
@@ -120,7 +120,7 @@ impl Dispatcher {
         Deed { act: Act::Restart, changes }
     }
 
-    /// `/pair`: lets somebody in, hands out a code, or lists who waits.
+    /// `/pair`: admits a sender, issues a code, or lists open requests.
     pub(super) fn pair(&mut self, asked: &Asked<'_>) -> Deed {
         let (words, changes) = self.pairing_words(asked);
         Deed { changes, ..Deed::say(words) }

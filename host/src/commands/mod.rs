@@ -1,10 +1,9 @@
-//! Slash commands: read, permitted, and turned into an order for the session's lane.
-//! The table of all commands is [`hermes_core::commands`].
+//! Slash commands: parsed, checked, and turned into an order for the session's lane. [`hermes_core::commands`] has the
+//! table of all commands.
 //!
-//! [`Dispatcher::act`] knows every command; its function stands in the file of its
-//! group: [`session`] for the conversation itself, [`busy`] for what runs in it, [`agents`] for what runs beside it,
-//! [`settings`] for how it behaves, [`delivery`] for where things go, [`host`] for
-//! the host and who may use it.
+//! [`Dispatcher::act`] dispatches every command; its function is in the file of its group: [`session`] for the
+//! conversation itself, [`busy`] for its running turn, [`agents`] for background work, [`settings`] for its behaviour,
+//! [`delivery`] for destinations, [`host`] for the host and its users.
 
 pub(crate) mod agents;
 pub(crate) mod asks;
@@ -28,29 +27,29 @@ use crate::lane::{Act, Order};
 use crate::plugins::terminal;
 use crate::store::Change;
 
-/// A command that may be run, as its function gets it.
+/// An allowed command, as its function receives it.
 pub(crate) struct Asked<'a> {
-    /// Who asked, and where.
+    /// The event of the command.
     pub(crate) arrived: &'a Arrived,
-    /// The session it is about.
+    /// The session of the command.
     pub(crate) found: &'a Found,
-    /// What stands behind the name, trimmed.
+    /// The text after the name, trimmed.
     pub(crate) args: &'a str,
 }
 
-/// What a command does: what the lane has to do, and what changes with it.
+/// The effect of a command: the work of the lane, and the changes in the same transaction.
 pub(crate) struct Deed {
     act: Act,
     changes: Vec<Change>,
 }
 
 impl Deed {
-    /// An answer and nothing else.
+    /// Creates a deed that only replies.
     fn say(words: impl Into<String>) -> Self {
         Act::Say(words.into()).into()
     }
 
-    /// Why it is not done, and nothing else.
+    /// Creates a deed that only refuses.
     fn refuse(words: impl Into<String>) -> Self {
         Act::Refuse(words.into()).into()
     }
@@ -62,20 +61,20 @@ impl From<Act> for Deed {
     }
 }
 
-/// What somebody said.
+/// The meaning of an event.
 pub(crate) enum Said {
-    /// Words for the agent.
+    /// Text for the agent.
     Words,
-    /// Words for the agent, and how they want their turn.
+    /// Text for the agent, with a busy mode.
     ToAgent(ToAgent),
     /// A command.
     Order(Box<Order>),
 }
 
 impl Dispatcher {
-    /// Reads what an event says.
+    /// Reads the meaning of an event.
     pub(crate) fn read(&mut self, arrived: &Arrived, found: &Found) -> Said {
-        // A forwarded text is somebody else's: it neither commands nor answers a question.
+        // A forwarded text has another author: it neither commands nor answers a question.
         if arrived.event.get().forwarded.is_some() {
             return Said::Words;
         }
@@ -90,7 +89,7 @@ impl Dispatcher {
         let parsed = commands::parse(text, prefix.as_deref().unwrap_or_default(), &self.host.live().gates);
         let (Deed { act, changes }, bypasses) = match parsed {
             Parsed::NotCommand => return Said::Words,
-            // The echo runtime has words of its own for tests.
+            // The echo runtime has its own test words.
             Parsed::Unknown { name, .. } if self.is_test_word(&name) => return Said::Words,
             Parsed::Unknown { name, nearest } => (Deed::refuse(unknown(&name, nearest)), true),
             Parsed::Command { spec, args } => match self.forbids(arrived, spec) {
@@ -116,7 +115,7 @@ impl Dispatcher {
         self.host.live().config.agent.test_words && TEST_WORDS.iter().any(|word| word.strip_prefix('/') == Some(name))
     }
 
-    /// Says why somebody may not run a command here.
+    /// Returns the reason for which the sender may not run a command here.
     fn forbids(&self, arrived: &Arrived, spec: &Command) -> Option<String> {
         let chat = &arrived.event.get().chat;
         if !spec.scope.includes(where_is(arrived)) {
@@ -177,7 +176,7 @@ impl Dispatcher {
     }
 }
 
-/// Where somebody is when they ask.
+/// Returns the kind of place from which a command comes.
 fn where_is(arrived: &Arrived) -> commands::Place {
     match is_dm(&arrived.event.get().chat.kind) {
         _ if *arrived.instance == *terminal::INSTANCE => commands::Place::Terminal,
@@ -186,7 +185,7 @@ fn where_is(arrived: &Arrived) -> commands::Place {
     }
 }
 
-/// What is said about a name that no command has.
+/// Returns the reply to an unknown command.
 fn unknown(name: &str, nearest: Option<&str>) -> String {
     match nearest {
         Some(nearest) => format!("There is no command /{name}. Did you mean `/{nearest}`?"),

@@ -1,4 +1,4 @@
-//! `/platform`: adapters, as an admin sees and switches them from a chat.
+//! `/platform`: lists and switches adapters, for an admin in a chat.
 
 use super::{Asked, Deed};
 use crate::config::nearest;
@@ -29,7 +29,7 @@ impl Dispatcher {
         if lines.is_empty() { "No adapter is configured.".to_owned() } else { lines.join("\n") }
     }
 
-    /// Switches an instance so that it stays so; what the section of the configuration says wins.
+    /// Switches an instance permanently; the section of the configuration takes precedence.
     fn switch(&mut self, asked: &Asked<'_>, name: &str, on: bool) -> Deed {
         let adapters = self.host.adapters().map(crate::plugins::Adapters::all).unwrap_or_default();
         let names: Vec<String> = adapters.iter().map(|adapter| adapter.instance().to_string()).collect();

@@ -1,5 +1,5 @@
-//! `/debug`: what whoever looks for a fault needs first. Bounded, and without secrets:
-//! the configuration masks its own, and the masker of the log goes over the whole.
+//! `/debug`: the first report for a diagnosis. Bounded, and without secrets: the configuration masks its own, and the
+//! masker of the log covers the whole report.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ const REPORT_BYTES_MAX: usize = 8 << 10;
 const VALUE_CHARS_MAX: usize = 120;
 
 impl Dispatcher {
-    /// `/debug`: a report, for people who may see it.
+    /// `/debug`: returns the report to users who may see it.
     pub(super) fn debug(&mut self) -> Deed {
         let live = self.host.live();
         let mut report = live.masker.mask(self.report()).into_owned();
@@ -21,7 +21,7 @@ impl Dispatcher {
             report.truncate(end);
             report.push_str("\n(the rest was cut; `hermes-host status` and `hermes-host config show` say everything)");
         }
-        // A fence of the report itself would end the block.
+        // A fence inside the report would end the block.
         Deed::say(format!("```\n{}\n```", report.replace("```", "'''")))
     }
 

@@ -1,5 +1,4 @@
-//! Commands about the conversation itself: which one this is, how it begins and ends,
-//! what is taken back, and where it goes on.
+//! Commands about the conversation itself: its identity, its beginning and end, undo, and its move to another chat.
 
 use hermes_core::access::Tier;
 use hermes_core::pairing::Claimant;
@@ -13,7 +12,7 @@ use crate::plugins::terminal;
 use crate::store::{Change, ObservedUpTo};
 
 impl Dispatcher {
-    /// `/new [title]`: another conversation, after a question where the operator wants one.
+    /// `/new [title]`: starts another conversation, after a confirmation if the operator requires one.
     pub(super) fn new_session(&mut self, asked: &Asked<'_>) -> Deed {
         if let Some(lease) = self.host.handoffs.lease(&asked.found.session) {
             return Deed::say(on_its_way(&lease.instance));
@@ -25,11 +24,11 @@ impl Dispatcher {
         }
     }
 
-    /// The key of this conversation leads to another one from here on.
+    /// Binds the key of this conversation to a new one.
     pub(super) fn new_session_now(&mut self, asked: &Asked<'_>) -> Deed {
         let Asked { arrived, found, args } = asked;
         let (free, then) = self.free_key(found.key.stored());
-        // One that other chats are in goes on there.
+        // A conversation with other chats continues there.
         let stays = self.is_led_to(&found.session);
         let mut changes = vec![free];
         if !stays {
@@ -45,18 +44,18 @@ impl Dispatcher {
             }));
         }
         if !args.is_empty() {
-            // A title needs its session at once; without one the next message begins it.
+            // A title needs its session at once; without one, the next message creates it.
             changes.extend(self.begin_titled(arrived, found.key.stored(), args));
         }
         Deed { act: if stays { Act::Leave { then } } else { Act::End { then } }, changes }
     }
 
-    /// `/retry`: the last message again.
+    /// `/retry`: runs the last message again.
     pub(super) fn retry(&mut self, asked: &Asked<'_>) -> Deed {
         wish(asked, WishKind::Retry(Box::new(heard_again(asked.arrived, asked.found))))
     }
 
-    /// `/undo [number | redo]`: the last turns are taken back, or brought back.
+    /// `/undo [number | redo]`: takes back the last turns, or restores them.
     pub(super) fn undo(&mut self, asked: &Asked<'_>) -> Deed {
         match (asked.args, asked.args.parse()) {
             ("", _) => wish(asked, WishKind::Undo(1)),
@@ -68,22 +67,22 @@ impl Dispatcher {
         }
     }
 
-    /// `/title [text]`: how this conversation is called.
+    /// `/title [text]`: shows or sets the title of this conversation.
     pub(super) fn title(&mut self, asked: &Asked<'_>) -> Deed {
         wish(asked, WishKind::Title(some(asked.args)))
     }
 
-    /// `/branch [title]`: another way from here.
+    /// `/branch [title]`: starts a branch of this conversation.
     pub(super) fn branch(&mut self, asked: &Asked<'_>) -> Deed {
         wish(asked, WishKind::Branch(some(asked.args)))
     }
 
-    /// `/compress [what matters]`: on from a summary.
+    /// `/compress [what matters]`: replaces the history by a summary.
     pub(super) fn compress(&mut self, asked: &Asked<'_>) -> Deed {
         wish(asked, WishKind::Compress(asked.args.to_owned()))
     }
 
-    /// `/sessions [page]`: what there is to go on with.
+    /// `/sessions [page]`: lists the conversations that can be resumed.
     pub(super) fn sessions(&mut self, asked: &Asked<'_>) -> Deed {
         match (asked.args, asked.args.parse()) {
             ("", _) => wish(asked, WishKind::List(1)),
@@ -92,7 +91,7 @@ impl Dispatcher {
         }
     }
 
-    /// `/resume <number | title | id>`: on with another conversation.
+    /// `/resume <number | title | id>`: resumes another conversation.
     pub(super) fn resume_session(&mut self, asked: &Asked<'_>) -> Deed {
         match some(asked.args) {
             Some(name) => wish(asked, WishKind::Resume(name)),
@@ -100,7 +99,7 @@ impl Dispatcher {
         }
     }
 
-    /// `/return`: back to the terminal.
+    /// `/return`: moves the conversation back to the terminal.
     pub(super) fn hand_back(&mut self, asked: &Asked<'_>) -> Deed {
         if *asked.arrived.instance == *terminal::INSTANCE {
             return Deed::say("You are at the terminal already, and this conversation stays here.");
@@ -108,7 +107,7 @@ impl Dispatcher {
         wish(asked, WishKind::Return)
     }
 
-    /// `/claim CODE`: on with a conversation that the terminal offered.
+    /// `/claim CODE`: takes over a conversation that the terminal offered.
     pub(super) fn claim(&mut self, asked: &Asked<'_>) -> Deed {
         if asked.args.is_empty() {
             return Deed::say("Send the code that the terminal shows: `/claim CODE`.");
@@ -125,13 +124,13 @@ impl Dispatcher {
         }
     }
 
-    /// `/usage`: what was spent.
+    /// `/usage`: shows the usage.
     pub(super) fn usage(&mut self, asked: &Asked<'_>) -> Deed {
         wish(asked, WishKind::Usage)
     }
 }
 
-/// Something that the lane of this conversation has to do.
+/// Creates a deed for the lane of this conversation.
 fn wish(asked: &Asked<'_>, kind: WishKind) -> Deed {
     let Asked { arrived, found, .. } = asked;
     let wish = Wish {

@@ -1,4 +1,4 @@
-//! Commands about how a conversation behaves, and how it stands.
+//! Commands about the state and the settings of a conversation.
 
 use hermes_core::access::Tier;
 use hermes_core::limits::MODEL_NAME_BYTES_MAX;
@@ -9,16 +9,16 @@ use crate::dispatcher::{Dispatcher, MODEL_FLAG};
 use crate::lane::Act;
 use crate::store::Change;
 
-/// What goes back to the configuration, as an argument.
+/// The arguments that restore the value of the configuration.
 pub(super) const RESET: &[&str] = &["reset", "default"];
 
 impl Dispatcher {
-    /// `/status`: how this conversation stands.
+    /// `/status`: shows the state of this conversation.
     pub(super) fn status(&mut self) -> Deed {
         Act::Describe.into()
     }
 
-    /// `/model [name | reset] [--global]`: who answers here, or everywhere.
+    /// `/model [name | reset] [--global]`: sets the model here, or everywhere.
     pub(super) fn model(&mut self, asked: &Asked<'_>) -> Deed {
         let (mut name, mut global) = (None, false);
         for word in asked.args.split_whitespace() {
@@ -49,7 +49,7 @@ impl Dispatcher {
         }
     }
 
-    /// `/personality [name | none]`: who the agent is here.
+    /// `/personality [name | none]`: sets the personality of the agent here.
     pub(super) fn personality(&mut self, asked: &Asked<'_>) -> Deed {
         match asked.args {
             "" => Act::Show(Setting::Personality).into(),
@@ -65,7 +65,7 @@ impl Dispatcher {
         }
     }
 
-    /// `/reasoning [effort | show | hide | reset]`: how much the model thinks, and who sees it.
+    /// `/reasoning [effort | show | hide | reset]`: sets the reasoning effort of the model, and its visibility.
     pub(super) fn reasoning(&mut self, asked: &Asked<'_>) -> Deed {
         let word = asked.args.to_ascii_lowercase();
         let change = match word.as_str() {
@@ -84,7 +84,7 @@ impl Dispatcher {
         Act::Set(change).into()
     }
 
-    /// `/verbose [mode]`: what is shown of tools on the way; without a mode, the next one.
+    /// `/verbose [mode]`: sets the progress display of tools; without a mode, the next one.
     pub(super) fn verbose(&mut self, asked: &Asked<'_>) -> Deed {
         match asked.args.trim() {
             "" => Act::NextProgress.into(),
@@ -97,7 +97,7 @@ impl Dispatcher {
         }
     }
 
-    /// `/footer [on | off | status]`: whether an answer ends with a line about itself.
+    /// `/footer [on | off | status]`: sets whether an answer ends with a line about itself.
     pub(super) fn footer(&mut self, asked: &Asked<'_>) -> Deed {
         match asked.args.trim() {
             "on" => Act::Set(SettingChange::Footer(Some(true))).into(),
@@ -118,7 +118,7 @@ impl Dispatcher {
         Deed { changes, ..Deed::say(words) }
     }
 
-    /// The model that a word means: one of the list, or for staff any that could exist.
+    /// Finds the model of this name: one of the list, or for admins any valid name.
     fn known_model(&self, word: &str, staff: bool) -> Result<String, String> {
         let models = self.host.runtime.models();
         if let Some(model) = models.iter().find(|model| model.eq_ignore_ascii_case(word)) {
