@@ -1,4 +1,4 @@
-//! Messages to other chats, for an agent: owed in the outbox like everything else.
+//! Messages to other chats, for an agent: owed in the outbox like every delivery.
 
 use futures_util::future::BoxFuture;
 use hermes_agent::tools::ports::Messenger;

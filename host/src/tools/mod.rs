@@ -1,5 +1,5 @@
-//! What the host lends to the tools of its agent: the ledger, the masker, search, other
-//! chats, tasks. The agent's room knows only the ports.
+//! The host services for the tools of its agent: the ledger, the masker, search, other chats, tasks. The agent crate
+//! knows only the ports.
 
 mod messages;
 mod reach;
@@ -16,19 +16,19 @@ use hermes_core::ids::TurnId;
 
 use crate::host::Host;
 
-/// What a tool hears while the host begins or ends.
+/// The error of a tool while the host starts or ends.
 const NO_HOST: &str = "the host is not running";
 
-/// The host, once there is one: its runtime is made before it.
+/// The host, once it exists: its runtime is created before it.
 #[derive(Default)]
 pub struct Lent {
     host: OnceLock<Weak<Host>>,
 }
 
 impl Lent {
-    /// From here on the tools reach this host.
+    /// Connects the tools to this host.
     pub fn serve(&self, host: &Arc<Host>) {
-        // There is one host in a life of the process; a second call changes nothing.
+        // A process has one host; a second call changes nothing.
         let _ = self.host.set(Arc::downgrade(host));
     }
 
@@ -37,7 +37,7 @@ impl Lent {
     }
 }
 
-/// Everything that tools are lent.
+/// Returns all ports of the tools.
 pub fn ports(lent: &Arc<Lent>) -> Ports {
     Ports {
         ledger: lent.clone(),
@@ -63,7 +63,7 @@ impl Mask for Lent {
     fn mask(&self, text: String) -> String {
         match self.host() {
             Ok(host) => host.runs.mask(host.live().masker.mask(text).into_owned()),
-            // Without a host nobody is told anything.
+            // Without a host there is no masker, so none of the text is returned.
             Err(_) => String::new(),
         }
     }

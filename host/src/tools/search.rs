@@ -1,4 +1,4 @@
-//! Search in conversations, for an agent: bound to whoever asks.
+//! Search in conversations, for an agent: limited to the requester's own.
 
 use futures_util::future::BoxFuture;
 use hermes_agent::tools::ports::{Found, Search};
@@ -7,7 +7,7 @@ use hermes_core::context::TurnContext;
 use super::Lent;
 use crate::store::SearchHit;
 
-/// Hits among which those of one conversation are looked for.
+/// Hits in which those of one conversation are searched.
 const WIDE: u32 = 100;
 
 impl Search for Lent {
@@ -20,7 +20,8 @@ impl Search for Lent {
         Box::pin(async move {
             let host = self.host()?;
             let hits = match context.owner.as_str() {
-                // Several people read the answer, or nobody is known: only what was said here may be in it.
+                // Several people read the answer, or the requester is unknown: only hits of this conversation are
+                // allowed.
                 "" => {
                     let hits = host.store.search(query, WIDE).await;
                     let here = |hit: &SearchHit| context.session_id.as_ref() == Some(&hit.session);

@@ -1,4 +1,4 @@
-//! Tasks, for an agent: bound to whoever asks.
+//! Tasks, for an agent: limited to the requester's own.
 
 use futures_util::future::BoxFuture;
 use hermes_agent::tools::ports::{TaskWish, Tasks};
@@ -27,7 +27,7 @@ impl Tasks for Lent {
         Box::pin(async move {
             match self.host() {
                 Ok(host) => helpers::ended(&host, task, end).await,
-                // A host that has ended finds it running at its next start, and tells that.
+                // A host that has ended finds the task running at its next start, and reports that.
                 Err(_) => true,
             }
         })

@@ -1,5 +1,4 @@
-//! Wakes the session that asked, for what tools leave behind: remembered before anything is promised,
-//! told once.
+//! Wake-ups for background work of tools: stored before a tool promises one, and delivered once.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::host::Host;
 use crate::store::{NewWatch, WatchTold};
 use crate::wakes::{Wake, written};
 
-/// What is kept of what is followed, in bytes.
+/// The longest stored description of the work, in bytes.
 const WHAT_BYTES_MAX: usize = 300;
 
 impl Wakes for Lent {
@@ -51,7 +50,7 @@ impl Wakes for Lent {
 
     fn tell(&self, news: News) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            // Without a host the next one tells it.
+            // Without a host the next run delivers the news.
             if let Ok(host) = self.host() {
                 tell(&host, &news).await;
             }
@@ -61,14 +60,14 @@ impl Wakes for Lent {
     fn forget<'w>(&'w self, id: &'w str) -> BoxFuture<'w, ()> {
         Box::pin(async move {
             if let Ok(host) = self.host() {
-                // As above; the next one tells what is known already.
+                // As above; the next run delivers news that is known already.
                 host.until_written("that nobody follows it", || host.store.forget_watch(id)).await;
             }
         })
     }
 }
 
-/// Tells news to the session that follows, once.
+/// Delivers news to the session that follows the work, once.
 pub(crate) async fn tell(host: &Arc<Host>, news: &News) {
     let row = match host.store.watch(&news.id).await {
         Ok(Some(row)) => row,
