@@ -14,7 +14,7 @@ use std::{
 
 use crate::{
     mutate::{self, Random},
-    targets::{self, Target, Try},
+    ring::{Target, Try},
 };
 
 /// The longest run of one input, in a build without optimization on a busy machine.
@@ -47,10 +47,10 @@ pub fn any_seed() -> u64 {
 }
 
 /// Runs the targets one after the other.
-pub fn drive(run: &Run) -> ExitCode {
+pub fn drive(run: &Run, targets: Vec<Target>) -> ExitCode {
     println!("fuzz: seed {}, {} s", run.seed, run.seconds.as_secs());
     let targets: Vec<Target> =
-        targets::all().into_iter().filter(|target| run.only.as_ref().is_none_or(|only| target.name == only)).collect();
+        targets.into_iter().filter(|target| run.only.as_ref().is_none_or(|only| target.name == only)).collect();
     assert!(!targets.is_empty(), "there is no target {:?}", run.only);
     let trying = Arc::new(Mutex::new(Trying::default()));
     watch(Arc::clone(&trying));
@@ -85,10 +85,9 @@ pub fn drive(run: &Run) -> ExitCode {
 }
 
 /// Tries one kept input again, loudly.
-pub fn replay(path: &Path) -> ExitCode {
+pub fn replay(path: &Path, targets: &[Target]) -> ExitCode {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let name = name.split('-').next().unwrap_or_default();
-    let targets = targets::all();
     let target = targets.iter().find(|target| target.name == name);
     let target = target.unwrap_or_else(|| panic!("{name:?} is no target; a kept input is called <target>-<hash>"));
     let input = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -9,36 +9,12 @@
 
 mod drive;
 mod mutate;
+mod ring;
 mod targets;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
-
-use drive::{Run, drive, replay};
-
 /// How long `cargo test` stays here.
-const SECONDS_IN_TESTS: u64 = 6;
+const SECONDS_IN_TESTS: u64 = 7;
 
-fn main() -> ExitCode {
-    let mut run = Run { seconds: Duration::from_secs(SECONDS_IN_TESTS), seed: drive::any_seed(), only: None };
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().unwrap_or_default();
-        match argument.as_str() {
-            "--seconds" => run.seconds = Duration::from_secs(number(&value())),
-            "--seed" => run.seed = number(&value()),
-            "--only" => run.only = Some(value()),
-            "--replay" => return replay(&PathBuf::from(value())),
-            "--list" => {
-                targets::all().iter().for_each(|target| println!("{}", target.name));
-                return ExitCode::SUCCESS;
-            }
-            // What a test harness is told (a filter, `--nocapture`) means nothing here.
-            _ => {}
-        }
-    }
-    drive(&run)
-}
-
-fn number(text: &str) -> u64 {
-    text.parse().unwrap_or_else(|_| panic!("{text:?} is no number"))
+fn main() -> std::process::ExitCode {
+    ring::run(targets::all(), SECONDS_IN_TESTS)
 }

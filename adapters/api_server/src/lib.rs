@@ -34,6 +34,31 @@ use tokio::net::TcpListener;
 
 use server::Server;
 
+/// Reads the body of a request with an idempotency key: the reader as the fuzz ring reaches it. `is_stream`: of
+/// `/api/chat/stream` instead of `/v1/chat/completions`.
+///
+/// # Errors
+///
+/// The body of the refusal.
+#[doc(hidden)]
+pub fn read_request(is_stream: bool, body: &[u8]) -> Result<Event, serde_json::Value> {
+    let read = || {
+        let mut headers = axum::http::HeaderMap::new();
+        headers.insert("idempotency-key", axum::http::HeaderValue::from_static("fuzz"));
+        let (session, messages) = match is_stream {
+            true => routes::streamed(routes::parsed(body)?)?,
+            false => routes::completed(&mut routes::parsed(body)?)?,
+        };
+        let mut asked = inbound::Asked::read(&headers, session, messages)?;
+        let file = |_| Attachment::away("file", AttachmentKind::File, "text/plain", "file", 0);
+        let attachments = asked.take_files().into_iter().map(file).collect();
+        let mut event = asked.event(&inbound::Instructed::default(), 1);
+        event.attachments = attachments;
+        Ok(event)
+    };
+    read().map_err(|error: api::ApiError| error.body())
+}
+
 /// Keys of `[adapter.api_server]`.
 #[derive(AdapterConfig)]
 pub struct Config {

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::api::{self, ApiError, ChatRequest, Shape, Speaker, StreamRequest};
+use crate::api::{self, ApiError, ChatRequest, Conversation, Shape, Speaker, StreamRequest};
 use crate::door;
 use crate::files::{self, InFile};
 use crate::inbound::{Asked, SESSION_HEADER};
@@ -95,9 +95,9 @@ async fn completions(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, ApiError> {
-    let request: ChatRequest = read_body(&server, body).await?;
-    request.check()?;
-    let asked = Asked::read(&headers, request.session_id, api::read(&request.messages)?)?;
+    let mut request: ChatRequest = read_body(&server, body).await?;
+    let (session, messages) = completed(&mut request)?;
+    let asked = Asked::read(&headers, session, messages)?;
     let session = asked.session.clone();
     let shape = Shape {
         id: format!("chatcmpl-{}", &asked.event_id[2..31]),
@@ -131,15 +131,8 @@ async fn chat_stream(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, ApiError> {
-    let request: StreamRequest = read_body(&server, body).await?;
-    let messages = match request.message {
-        Some(message) if request.messages.is_empty() && !message.trim().is_empty() => {
-            vec![(Speaker::User, message)].into()
-        }
-        Some(_) => return Err(ApiError::invalid("message", "it is empty, or there are messages as well")),
-        None => api::read(&request.messages)?,
-    };
-    let asked = Asked::read(&headers, request.session_id, messages)?;
+    let (session, messages) = streamed(read_body(&server, body).await?)?;
+    let asked = Asked::read(&headers, session, messages)?;
     let session = asked.session.clone();
     let mut reader = open(&server, asked).await?;
     let response = match reader.opened().await {
@@ -147,6 +140,30 @@ async fn chat_stream(
         _ => events(turn_events(reader)),
     };
     Ok(in_session(response, session))
+}
+
+/// Returns the name of the conversation and the messages of a request for a completion.
+pub fn completed(request: &mut ChatRequest) -> Result<(Option<String>, Conversation), ApiError> {
+    request.check()?;
+    Ok((request.session_id.take(), api::read(&request.messages)?))
+}
+
+/// Returns the same of a request for the five-event stream.
+pub fn streamed(request: StreamRequest) -> Result<(Option<String>, Conversation), ApiError> {
+    let messages = match request.message {
+        Some(message) if request.messages.is_empty() && !message.trim().is_empty() => {
+            vec![(Speaker::User, message)].into()
+        }
+        Some(_) => return Err(ApiError::invalid("message", "it is empty, or there are messages as well")),
+        None => api::read(&request.messages)?,
+    };
+    Ok((request.session_id, messages))
+}
+
+/// Reads a body as JSON.
+pub fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| ApiError::new(400, "invalid_json", format!("the body cannot be read: {error}")))
 }
 
 async fn read_body<T: DeserializeOwned>(server: &Server, body: Body) -> Result<T, ApiError> {
@@ -157,8 +174,7 @@ async fn read_body<T: DeserializeOwned>(server: &Server, body: Body) -> Result<T
         .map_err(|_| {
             ApiError::new(413, "body_too_large", format!("the body is longer than {max} bytes, or was cut off"))
         })?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| ApiError::new(400, "invalid_json", format!("the body cannot be read: {error}")))
+    parsed(&bytes)
 }
 
 /// Opens a request, joins the open one with the same idempotency key, or returns the stored answer of that key.

@@ -355,6 +355,11 @@ async fn within<T>(step: impl Future<Output = Result<T, Lost>>) -> Result<T, Los
         .unwrap_or_else(|_| Err(Lost::Resumable(format!("the gateway said nothing for {STEP_TIMEOUT:?}"))))
 }
 
+/// Reads one event of the gateway from its text.
+pub fn dispatch_of(text: &[u8]) -> Option<Dispatch> {
+    dispatch(lenient::from_slice(text).ok()?)
+}
+
 async fn read(socket: &mut Socket) -> Result<Payload, Lost> {
     loop {
         match socket.next().await {

@@ -55,6 +55,27 @@ use sending::call_error;
 /// The version of the gateway if `base_url` contains none.
 const VERSION: u32 = 10;
 
+/// Reads one text of the gateway for a bot with the id 42: the reader as the fuzz ring reaches it.
+#[doc(hidden)]
+pub fn read_payload(text: &[u8]) -> Option<Event> {
+    let dispatch = gateway::dispatch_of(text)?;
+    let chat = |channel: &str| Some(Chat::new(ChatType::Group, places::number(channel).map(|_| channel)?));
+    let ears = inbound::Ears { me: "42", own_role: Some("9"), leaves_others_alone: false };
+    match dispatch.name.as_str() {
+        "MESSAGE_CREATE" | "MESSAGE_UPDATE" => {
+            let message: api::Message = connection::understood(&dispatch)?;
+            let read = if dispatch.name == "MESSAGE_UPDATE" { inbound::changed } else { inbound::written };
+            read(&message, chat(&message.channel_id)?, ears)
+        }
+        "INTERACTION_CREATE" => {
+            let interaction: api::Interaction = connection::understood(&dispatch)?;
+            let channel = interaction.channel().filter(|_| inbound::is_ours(&interaction))?;
+            inbound::acted(&interaction, chat(channel)?)
+        }
+        _ => None,
+    }
+}
+
 /// Keys of `[adapter.discord]`.
 #[derive(AdapterConfig)]
 pub struct Config {

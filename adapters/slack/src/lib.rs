@@ -65,6 +65,21 @@ const CONNECTIONS_MAX: usize = 10;
 /// The maximum number of bot tokens per instance.
 const WORKSPACES_MAX: usize = 50;
 
+/// Reads one delivery of the workspace `T1`, in which this app is the user `UME`: the reader as the fuzz ring reaches it.
+#[doc(hidden)]
+pub fn read_delivery(text: &[u8]) -> Option<Event> {
+    let payload: serde_json::Value = hermes_adapter_net::lenient::from_slice(text).ok()?;
+    let me = serde_json::json!({ "team_id": "T1", "user_id": "UME", "bot_id": "BME" });
+    let me: api::Me = serde_json::from_value(me).ok()?;
+    let threads = inbound::Threads { in_channels: true, in_dms: false };
+    let reader = inbound::Reader { me: &me, threads, names: &std::collections::BTreeMap::new() };
+    match payload["type"].as_str() {
+        Some("event_callback") => inbound::event(&payload, reader),
+        Some("block_actions") => inbound::pressed(&payload, &me),
+        _ => inbound::slash(&payload, reader, 1, |slash| format!("{} {}", slash.command, slash.text)),
+    }
+}
+
 /// Keys of `[adapter.slack]`.
 #[derive(AdapterConfig)]
 pub struct Config {

@@ -45,6 +45,64 @@ pub(crate) struct Pressed {
     option: String,
 }
 
+impl Said {
+    /// Refuses a message that no event can be.
+    fn check(&self) -> Result<(), CallError> {
+        let refuse = |why: &str| Err(CallError::new("invalid", why));
+        if !is_id(&self.id) {
+            return refuse("the message's id is no id");
+        }
+        if self.text.len() > MESSAGE_BYTES_MAX {
+            return refuse("the message is longer than 256 KiB; send it as a file");
+        }
+        if self.files.len() > FILES_MAX {
+            return refuse("a message takes at most 10 files");
+        }
+        if self.text.trim().is_empty() && self.files.is_empty() {
+            return refuse("the message is empty");
+        }
+        Ok(())
+    }
+
+    /// Returns its event, without its files.
+    fn event(&self, conversation: &str, chat: Chat, now_ms: i64) -> Event {
+        let command = self.text.trim_start().starts_with('/');
+        Event::message(format!("m:{conversation}:{}", self.id), chat, operator(), self.text.as_str())
+            .at_ms(now_ms)
+            .with_message_id(self.id.as_str())
+            .addressed(Addressed::new(false, false, command))
+    }
+}
+
+impl Pressed {
+    /// Returns its event.
+    fn event(&self, conversation: &str, chat: Chat, now_ms: i64) -> Result<Event, CallError> {
+        let Self { entry, ask, option } = self;
+        if [ask, option, entry].iter().any(|word| word.is_empty() || word.len() > 64) {
+            return Err(CallError::new("invalid", "the choice names no question"));
+        }
+        // A colon within a word is written otherwise, so that two presses never have one name.
+        let named = [entry, ask, option].map(|word| word.replace('%', "%25").replace(':', "%3A")).join(":");
+        let mut event = Event::message(format!("c:{conversation}:{named}"), chat, operator(), "")
+            .of_kind(EventKind::Choice)
+            .at_ms(now_ms)
+            .with_message_id(entry.as_str());
+        event.choice = Some(ChoiceMade::new(ask.as_str(), option.as_str()));
+        Ok(event)
+    }
+}
+
+/// Reads the body of a request in the conversation `c`: the reader as the fuzz ring reaches it.
+pub(crate) fn read(is_press: bool, body: &[u8]) -> Option<Event> {
+    let chat = Chat::dm("c");
+    if is_press {
+        return serde_json::from_slice::<Pressed>(body).ok()?.event("c", chat, 1).ok();
+    }
+    let said: Said = serde_json::from_slice(body).ok()?;
+    said.check().ok()?;
+    Some(said.event("c", chat, 1))
+}
+
 /// Returns the chat of a conversation.
 pub(crate) fn chat(link: &Connection, conversation: &Conversation) -> Chat {
     Chat::dm(conversation.id.as_str()).named(outbound::title(link, conversation))
@@ -62,30 +120,14 @@ pub(crate) fn is_id(word: &str) -> bool {
 
 /// Emits a message and returns its entry after both the host and the log have stored it.
 pub(crate) async fn say(link: &Arc<Connection>, conversation: &str, said: Said) -> Result<Entry, CallError> {
-    let refuse = |why: &str| CallError::new("invalid", why);
-    if !is_id(&said.id) {
-        return Err(refuse("the message's id is no id"));
-    }
-    if said.text.len() > MESSAGE_BYTES_MAX {
-        return Err(refuse("the message is longer than 256 KiB; send it as a file"));
-    }
-    if said.files.len() > FILES_MAX {
-        return Err(refuse("a message takes at most 10 files"));
-    }
-    if said.text.trim().is_empty() && said.files.is_empty() {
-        return Err(refuse("the message is empty"));
-    }
+    said.check()?;
     let line = known(link, conversation).await?;
     let uploads = link
         .uploads(conversation, &said.files)
         .ok_or_else(|| CallError::new("not_found", "a file of this message is not here any more; add it again"))?;
     let now_ms = link.host.now_ms();
-    let command = said.text.trim_start().starts_with('/');
-    let mut event =
-        Event::message(format!("m:{conversation}:{}", said.id), chat(link, &line), operator(), said.text.as_str())
-            .at_ms(now_ms)
-            .with_message_id(said.id.as_str())
-            .addressed(Addressed::new(false, false, command));
+    let mut event = said.event(conversation, chat(link, &line), now_ms);
+    let command = event.addressed.command;
     event.attachments = uploads.iter().map(|upload| upload.attachment.clone()).collect();
     let inbox_id = emit(link, &event).await?;
 
@@ -119,18 +161,9 @@ async fn look_after(link: Arc<Connection>, conversation: String, inbox_id: i64) 
 /// Emits a pressed button.
 pub(crate) async fn press(link: &Arc<Connection>, conversation: &str, pressed: Pressed) -> Result<(), CallError> {
     let line = known(link, conversation).await?;
-    if [&pressed.ask, &pressed.option, &pressed.entry].iter().any(|word| word.is_empty() || word.len() > 64) {
-        return Err(CallError::new("invalid", "the choice names no question"));
-    }
-    let now_ms = link.host.now_ms();
-    let Pressed { entry, ask, option } = pressed;
-    let mut event =
-        Event::message(format!("c:{conversation}:{entry}:{ask}:{option}"), chat(link, &line), operator(), "")
-            .of_kind(EventKind::Choice)
-            .at_ms(now_ms)
-            .with_message_id(entry.as_str());
-    event.choice = Some(ChoiceMade::new(ask, option.as_str()));
+    let event = pressed.event(conversation, chat(link, &line), link.host.now_ms())?;
     emit(link, &event).await?;
+    let Pressed { entry, option, .. } = pressed;
     if let Some(entry) = link.log.edit(conversation, &entry, |entry| entry.chosen = Some(option)).await? {
         link.live.entry(conversation, Ends::Nothing, &outbound::shown(conversation, &entry));
     }
@@ -181,7 +214,8 @@ pub(crate) async fn rename(link: &Arc<Connection>, conversation: &str, title: &s
 /// Returns a title with normalized white space and limited length.
 pub(crate) fn clean_title(title: &str) -> Result<String, CallError> {
     let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ");
-    let title: String = title.chars().take(crate::log::TITLE_CHARS_MAX).collect();
+    let mut title: String = title.chars().take(crate::log::TITLE_CHARS_MAX).collect();
+    title.truncate(title.trim_end().len());
     if title.is_empty() {
         return Err(CallError::new("invalid", "a title needs at least one letter"));
     }
@@ -280,4 +314,27 @@ async fn title_from(link: &Arc<Connection>, conversation: &str, text: &str) -> R
         outbound::tell_conversation(link, &changed);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_that_was_cut_is_the_same_when_it_is_given_again() {
+        let cut = clean_title(&format!("{} b", "a".repeat(crate::log::TITLE_CHARS_MAX - 1))).unwrap();
+        assert_eq!(clean_title(&cut).unwrap(), cut);
+        assert!(!cut.ends_with(' '), "{cut:?}");
+    }
+
+    #[test]
+    fn two_presses_never_have_one_name() {
+        let press = |entry: &str, ask: &str, option: &str| {
+            let body = json!({ "entry": entry, "ask": ask, "option": option }).to_string();
+            read(true, body.as_bytes()).unwrap().event_id
+        };
+        assert_eq!(press("e1", "a1", "yes"), "c:c:e1:a1:yes");
+        assert_ne!(press("e:a", "b", "c"), press("e", "a:b", "c"));
+        assert_ne!(press("e%3Aa", "b", "c"), press("e:a", "b", "c"));
+    }
 }

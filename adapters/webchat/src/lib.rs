@@ -36,6 +36,18 @@ use hermes_adapter_sdk::prelude::*;
 
 use crate::connection::Connection;
 
+/// Reads the body of a message, or of the press of a button: the reader as the fuzz ring reaches it.
+#[doc(hidden)]
+pub fn read_body(is_press: bool, body: &[u8]) -> Option<Event> {
+    inbound::read(is_press, body)
+}
+
+/// Reads the title that a person gives a conversation, in the same way.
+#[doc(hidden)]
+pub fn read_title(title: &str) -> Option<String> {
+    inbound::clean_title(title).ok()
+}
+
 /// Keys of `[adapter.webchat]`.
 #[derive(AdapterConfig)]
 pub struct Config {

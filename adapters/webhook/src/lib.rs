@@ -33,6 +33,34 @@ use tokio::net::TcpListener;
 pub use config::Config;
 use door::Door;
 
+/// What the fuzz ring learns of one call.
+#[doc(hidden)]
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReadCall {
+    /// Whether its signature counts.
+    pub is_signed: bool,
+    /// Its text without a template, and by the template `{text}|{payload.text}`; `None`: its body cannot be read.
+    pub texts: Option<[String; 2]>,
+}
+
+/// Reads a call to a route with this secret at 1,700,000,000 s: the reader as the fuzz ring reaches it. The body counts
+/// as read whether it is signed or not.
+#[doc(hidden)]
+pub fn read_call(secret: &str, headers: &axum::http::HeaderMap, body: &[u8]) -> Option<ReadCall> {
+    const NOW_MS: i64 = 1_700_000_000_000;
+    let section = serde_json::json!({ "secret": secret, "routes": { "r": {} } });
+    let routes = config::check(&serde_json::from_value(section).ok()?).ok()?;
+    let route = routes.get("r")?;
+    let signed = signature::judge(route, headers, body, NOW_MS);
+    let texts = payload::read(headers, body).map(|said| {
+        let scheme = signed.as_ref().map_or(routes::Scheme::Auto, |signed| signed.scheme);
+        let event = payload::event(scheme, headers, &said);
+        let call = payload::Call { route: "r", event, id: "i".to_owned(), payload: &said, headers };
+        [None, Some("{text}|{payload.text}")].map(|template| template::text(template, &call))
+    });
+    Some(ReadCall { is_signed: signed.is_ok(), texts })
+}
+
 /// The adapter: one listener and its routes.
 pub struct Webhook {
     door: Arc<Door>,

@@ -14,7 +14,7 @@ use hermes_host::{
 use hermes_tests::artefacts;
 use tempfile::TempDir;
 
-use super::{Target, texts};
+use crate::ring::{Target, texts};
 
 /// Bytes of one change: where, and what.
 const CHANGE_BYTES: usize = 12;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hermes_agent::shell_policy::{self, Rules};
 
-use super::{Target, texts};
+use crate::ring::{Target, texts};
 
 /// The longest run of one command.
 const RUN: Duration = Duration::from_millis(800);

@@ -7,7 +7,7 @@ use hermes_core::{
 use hermes_host::mask::Masker;
 use hermes_markup::{LIMIT_MIN, Limit, MarkupDialect, Unit, measure, plain, render};
 
-use super::{Target, texts};
+use crate::ring::{Target, texts};
 
 const MARKDOWN: &[&str] = &[
     "**",

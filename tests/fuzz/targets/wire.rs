@@ -19,7 +19,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Target, texts};
+use crate::ring::{Target, texts};
 
 /// JSON of the wire, in pieces.
 const JSON: &[&str] = &[

@@ -276,6 +276,15 @@ impl Toolbox {
         self.memory.as_ref()?.told(context).await
     }
 
+    /// Reads the arguments of a call: the reader as the fuzz ring reaches it. Returns the schema of the tool, and the
+    /// arguments as the tool gets them.
+    #[doc(hidden)]
+    pub fn read_arguments(&self, tool: &str, arguments: &str) -> Option<(Value, Result<Value, String>)> {
+        let call = ToolCall { id: String::new(), name: tool.to_owned(), arguments: arguments.to_owned() };
+        let (spec, _) = self.tools.get(tool)?;
+        Some((spec.schema.clone(), self.ready(&call).map(|ready| ready.arguments)))
+    }
+
     /// Checks a call.
     ///
     /// # Errors
