@@ -88,6 +88,7 @@ pub fn million() -> Vec<Measured> {
                     deliveries: Vec::new(),
                     usage: Default::default(),
                     agent_state: None,
+                    observed: None,
                     now_ms: 1,
                 })
                 .await
