@@ -154,7 +154,7 @@ impl WsClient {
     }
 }
 
-/// What a websocket runs over.
+/// The connection under a websocket.
 trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}

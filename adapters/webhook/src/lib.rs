@@ -33,11 +33,11 @@ use tokio::net::TcpListener;
 pub use config::Config;
 use door::Door;
 
-/// What the fuzz ring learns of one call.
+/// One call as the fuzz ring sees it.
 #[doc(hidden)]
 #[derive(Debug, PartialEq, Eq)]
 pub struct ReadCall {
-    /// Whether its signature counts.
+    /// True if its signature counts.
     pub is_signed: bool,
     /// Its text without a template, and by the template `{text}|{payload.text}`; `None`: its body cannot be read.
     pub texts: Option<[String; 2]>,

@@ -78,7 +78,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         self.link.stage.tell(&json!({ "fault": { "kind": "file" } }))?;
         let outcome = self.send_this(&outgoing).await?;
         self.link.stage.tell(&json!({ "fault": { "kind": "none" } }))?;
-        // What is left of it is no failure of the adapter.
+        // A file that cannot be removed is no failure of the adapter.
         let _ = std::fs::remove_file(&path);
         if !matches!(outcome, SendOutcome::Delivered { .. }) {
             return Err(words::outcome(&outcome).into());
