@@ -1,4 +1,4 @@
-//! Makes the typed sections out of checked values.
+//! The conversion of checked values into typed sections.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,12 +16,12 @@ use super::read::{Values, relative_to};
 use super::resets;
 use super::tree::{Node, Value};
 
-/// Where the hosted endpoint is, for who sets nothing but a key.
+/// The hosted endpoint, used if only a key is set.
 const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
-/// What is asked for there when nobody names a model.
+/// The default model of the hosted endpoint.
 const OPENAI_MODEL: &str = "gpt-4.1-mini";
 
-/// Reads values of one table of keys by path.
+/// Reads the values of one table of keys by path.
 pub struct Get<'a> {
     values: &'a Values,
     file: &'a Path,
@@ -29,12 +29,12 @@ pub struct Get<'a> {
 }
 
 impl<'a> Get<'a> {
-    /// Values of the sections outside of adapters; paths are relative to `file`.
+    /// Reads the sections outside of adapters. Paths are relative to `file`.
     pub fn host(values: &'a Values, file: &'a Path) -> Self {
         Self { values, file, adapter: false }
     }
 
-    /// Values of the host's keys of an adapter section.
+    /// Reads the host's keys of an adapter section.
     pub fn adapter(values: &'a Values, file: &'a Path) -> Self {
         Self { values, file, adapter: true }
     }
@@ -101,7 +101,7 @@ impl<'a> Get<'a> {
         }
     }
 
-    /// Returns a list of ids, without blanks, quotes and marks of a mention around them.
+    /// Returns a list of ids without surrounding blanks, quotes and mention marks.
     fn ids(&self, path: &str) -> Vec<String> {
         self.list(path).iter().map(|id| bare_id(id).to_owned()).filter(|id| !id.is_empty()).collect()
     }
@@ -124,7 +124,7 @@ impl<'a> Get<'a> {
     }
 }
 
-/// Returns an id as a platform sends it: a list that was copied may hold blanks, quotes or a mention such as `<@123>`.
+/// Returns an id as the platform sends it. A copied list may contain blanks, quotes or a mention such as `<@123>`.
 fn bare_id(written: &str) -> &str {
     let mut id = written.trim();
     while let Some(inner) = ['"', '\'', '`']
@@ -134,7 +134,7 @@ fn bare_id(written: &str) -> &str {
         .or_else(|| id.strip_prefix("<#")?.strip_suffix('>'))
     {
         id = inner.trim_start_matches(['!', '&']).trim();
-        // Slack writes the name behind the id.
+        // Slack appends the name to the id.
         id = id.split_once('|').map_or(id, |(id, _)| id);
     }
     id
@@ -159,7 +159,7 @@ fn strangers(word: &str) -> Strangers {
     if word == "ignore" { Strangers::Ignore } else { Strangers::Pair }
 }
 
-/// `[host]`.
+/// Returns `[host]`.
 pub fn host(get: &Get<'_>, proxy: HostProxy) -> HostConfig {
     HostConfig {
         plugins_dir: relative_to(get.file, &get.word("host.plugins_dir")),
@@ -181,7 +181,7 @@ pub fn host(get: &Get<'_>, proxy: HostProxy) -> HostConfig {
     }
 }
 
-/// `[agent]`. An endpoint that the environment names makes `openai` the default runtime.
+/// Returns `[agent]`. An endpoint or key from the environment makes `openai` the default runtime.
 pub fn agent(get: &Get<'_>) -> AgentConfig {
     let said = |path| get.values.get(path).is_some();
     let runtime = match get.values.get("agent.runtime") {
@@ -221,12 +221,12 @@ pub fn agent(get: &Get<'_>) -> AgentConfig {
     }
 }
 
-/// Whether the agent answers at the endpoint that is meant when nobody names one.
+/// Returns `true` if the agent uses the default endpoint.
 pub fn is_hosted(agent: &AgentConfig) -> bool {
     agent.runtime == RuntimeKind::OpenAi && agent.base_url.as_deref() == Some(OPENAI_BASE_URL)
 }
 
-/// `[session]`, or that of one adapter.
+/// Returns `[session]`, or that of one adapter.
 pub fn session(get: &Get<'_>) -> SessionConfig {
     SessionConfig {
         group_sessions_per_user: get.on("session.group_sessions_per_user"),
@@ -258,7 +258,7 @@ pub fn session(get: &Get<'_>) -> SessionConfig {
     }
 }
 
-/// `[access]`.
+/// Returns `[access]`.
 pub fn access(get: &Get<'_>) -> AccessConfig {
     AccessConfig {
         allow_all: get.on("access.allow_all"),
@@ -269,12 +269,12 @@ pub fn access(get: &Get<'_>) -> AccessConfig {
     }
 }
 
-/// `[commands]`.
+/// Returns `[commands]`.
 pub fn gates(get: &Get<'_>) -> Gates {
     Gates::read(|key| get.on(key))
 }
 
-/// `access` of one adapter.
+/// Returns `access` of one adapter.
 pub fn instance_access(get: &Get<'_>) -> InstanceAccessConfig {
     InstanceAccessConfig {
         allow_all: get.on("access.allow_all"),
@@ -290,7 +290,7 @@ pub fn instance_access(get: &Get<'_>) -> InstanceAccessConfig {
     }
 }
 
-/// `[delivery]`.
+/// Returns `[delivery]`.
 pub fn delivery(get: &Get<'_>) -> DeliveryConfig {
     DeliveryConfig {
         reply_deadline: get.seconds("delivery.reply_deadline_s"),
@@ -303,7 +303,7 @@ pub fn delivery(get: &Get<'_>) -> DeliveryConfig {
     }
 }
 
-/// `[limits]`.
+/// Returns `[limits]`.
 pub fn limits(get: &Get<'_>) -> LimitsConfig {
     LimitsConfig {
         event_bytes_max: get.count("limits.event_bytes_max"),
@@ -330,7 +330,7 @@ pub fn limits(get: &Get<'_>) -> LimitsConfig {
     }
 }
 
-/// The host's keys of one adapter section; `get` holds them, `session` the merged session keys.
+/// Returns the host's keys of one adapter section. `get` contains them, `session` the merged session keys.
 pub fn adapter(
     instance: &str,
     get: &Get<'_>,

@@ -1,7 +1,7 @@
-//! The variables: those of the process, and those of `.env` in the home folder.
+//! The environment variables: those of the process, and those of `.env` in the home folder.
 //!
-//! The process environment is read once, in `main`, and handed in; nothing here
-//! asks the system. Values never show in `Debug`.
+//! `main` reads the process environment once and passes it in; this module never asks the system. `Debug` shows no
+//! values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,15 +12,15 @@ use std::path::Path;
 use super::problem::{Problems, Source, Warning};
 use super::tree::At;
 
-/// The largest `.env` file, secret file and configuration file, in bytes.
+/// The largest `.env` file, secret file and configuration file that is read, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Variables by name; the process wins over `.env`.
+/// Variables by name. The process environment overrides `.env`.
 #[derive(Clone, Default)]
 pub struct Environment {
     process: BTreeMap<String, String>,
     dot_env: BTreeMap<String, String>,
-    /// Whether there is a `.env` that was not read.
+    /// `true` if a `.env` exists but was not read.
     unread: bool,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// The variables of the process and what `home/.env` adds.
+    /// Combines the variables of the process with those of `home/.env`.
     pub fn new(
         process: BTreeMap<String, String>,
         home: &Path,
@@ -54,12 +54,12 @@ impl Environment {
         Self { process, dot_env, unread }
     }
 
-    /// Whether there is a `.env` that was not read, so that nobody knows what it sets.
+    /// Returns `true` if a `.env` exists but was not read, so its variables are unknown.
     pub fn is_unread(&self) -> bool {
         self.unread
     }
 
-    /// The value of a variable and where it came from. An empty one counts as unset.
+    /// Returns the value of a variable and its source. An empty value counts as unset.
     pub fn get(&self, name: &str) -> Option<(&str, Source)> {
         if let Some(value) = self.process.get(name).filter(|value| !value.is_empty()) {
             return Some((value, Source::Env(name.to_owned())));
@@ -69,7 +69,7 @@ impl Environment {
     }
 }
 
-/// `None`: it is there and is not read; a problem says why.
+/// Reads a `.env`; a missing file is empty. `None`: the file exists but was not read, and a problem gives the reason.
 fn read_dot_env(path: &Path, problems: &mut Problems) -> Option<BTreeMap<String, String>> {
     let source = |at| Source::File { path: path.to_owned(), at };
     match std::fs::metadata(path) {
@@ -136,7 +136,7 @@ fn is_variable_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Takes away quotes, or else a comment after the value.
+/// Removes quotes, or otherwise a comment after the value.
 fn unquote(value: &str) -> &str {
     for quote in ['"', '\''] {
         if let Some(inner) = value.strip_prefix(quote)

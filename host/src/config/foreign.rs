@@ -1,8 +1,8 @@
-//! Variables of the Python gateway that this host does not read.
+//! Environment variables of the Python gateway that this host does not read.
 //!
-//! Such a variable has no effect here, which is a warning. One that limits who may speak, where, or through which way
-//! must not be lost: the host refuses to start until the key that replaces it is set, or the variable is gone.
-//! A variable that a manifest names is read, whatever this table says.
+//! Such a variable has no effect here, which is a warning. A variable that limits senders, chats or connections must
+//! not be ignored: the host refuses to start until the replacing key is set or the variable is unset. A variable that a
+//! manifest names is read, regardless of this table.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +14,19 @@ use super::problem::{Problems, Source, Warning};
 /// The effect that a variable has in the Python gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// It permits or changes something.
+    /// Permits or changes a behaviour.
     Changes,
-    /// It limits something, whatever its value.
+    /// Limits a behaviour, regardless of its value.
     Limits,
-    /// It limits something when it is true.
+    /// Limits a behaviour if it is true.
     LimitsIfTrue,
-    /// It limits something when it is false.
+    /// Limits a behaviour if it is false.
     LimitsIfFalse,
 }
 
 use Effect::{Changes, Limits, LimitsIfFalse, LimitsIfTrue};
 
-/// Variables of one adapter: `(adapter, variable, key of its section, effect)`. An empty key: nothing replaces it.
+/// Variables of one adapter: `(adapter, variable, key of its section, effect)`. An empty key: there is no replacement.
 const OF_ADAPTERS: &[(&str, &str, &str, Effect)] = &[
     ("telegram", "TELEGRAM_ALLOWED_CHATS", "access.allowed_groups", Limits),
     ("telegram", "TELEGRAM_GROUP_ALLOWED_CHATS", "access.allowed_groups", Limits),
@@ -107,7 +107,7 @@ const OF_THE_HOST: &[(&str, &str, Effect)] = &[
     ("HERMES_TOOL_PROGRESS_MODE", "session.progress", Changes),
 ];
 
-/// The variable that starts a platform for which this host has no adapter.
+/// The variables that start a platform for which this host has no adapter.
 const OTHER_PLATFORMS: &[(&str, &str)] = &[
     ("BLUEBUBBLES_SERVER_URL", "BlueBubbles"),
     ("DINGTALK_CLIENT_ID", "DingTalk"),
@@ -128,8 +128,8 @@ const OTHER_PLATFORMS: &[(&str, &str)] = &[
 ];
 
 impl Config {
-    /// Returns what is lost: a problem for each variable that limits something, a warning for each other one. A variable
-    /// whose key is set is replaced. Call [`Config::resolve`] first.
+    /// Returns a problem for each variable that limits a behaviour, and a warning for each other one. A variable whose
+    /// replacing key is set is ignored. Call [`Config::resolve`] first.
     pub(super) fn foreign_variables(&self, manifests: &BTreeMap<String, Manifest>) -> (Problems, Vec<Warning>) {
         let is_read =
             |name: &str| manifests.values().flat_map(|manifest| &manifest.env).any(|variable| variable.name == name);
@@ -170,7 +170,7 @@ impl Config {
                 note(found, (*key).to_owned(), *effect);
             }
         }
-        // Where commands run is a limit only for an agent that runs commands.
+        // The place where commands run is a limit only for an agent that runs commands.
         let runs_commands = self.agent.tools.iter().any(|tool| tool == hermes_agent::tools::ALL || tool == "terminal");
         if let Some(found) = set("TERMINAL_ENV").filter(|(value, _)| runs_commands && *value != "local") {
             problems.push(

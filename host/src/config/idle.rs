@@ -1,6 +1,5 @@
-//! Values of the right kind that never have an effect: names where only ids match,
-//! commands, host methods, instances and a folder that do not exist, a credential of two instances. A host runs with them all the same;
-//! `config check` refuses them.
+//! Values of the right type that never have an effect: names where only ids match, missing commands, host methods,
+//! instances and folders, a credential of two instances. A host runs with them; `config check` refuses them.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +11,14 @@ use super::model::{AdapterConfig, Config};
 use super::problem::{Problem, Problems, Source, nearest};
 use super::section::Own;
 
-/// Lists of ids of people.
+/// Lists of user ids.
 const PEOPLE: [&str; 3] = ["access.allowed_users", "access.operators", "access.admins"];
 
-/// The folder in which commands run.
+/// The key of the folder in which commands run.
 pub(super) const FOLDER: &str = "agent.cwd";
 
 impl Config {
-    /// Everything that was written and matches nothing.
+    /// Returns a problem for each value without an effect.
     pub(super) fn without_effect(&self, manifests: &BTreeMap<String, Manifest>) -> Problems {
         let mut problems = Problems::default();
         let global = [&self.access.allowed_users, &self.access.operators, &self.access.admins];
@@ -44,7 +43,7 @@ impl Config {
         problems
     }
 
-    /// The address of one request is no base of others.
+    /// Reports a base address that is the address of a request.
     fn request_as_address(&self, problems: &mut Problems) {
         const REQUESTS: [&str; 5] = ["/chat/completions", "/completions", "/responses", "/embeddings", "/models"];
         let key = "agent.base_url";
@@ -57,8 +56,8 @@ impl Config {
         }
     }
 
-    /// An id of an instance that there is not lets nobody in. One of which there is a library may get its section from
-    /// a variable.
+    /// Reports an id of a missing instance, which admits nobody. An instance with a library may get its section from a
+    /// variable.
     fn instance_of(
         &self,
         key: &str,
@@ -75,7 +74,7 @@ impl Config {
         }
     }
 
-    /// One credential serves one instance: the second of two that use it does not come up.
+    /// Reports a credential that two instances use. The second instance does not start.
     fn one_credential_twice(&self, problems: &mut Problems) {
         let mut seen: Vec<(&str, &str, &Json, String)> = Vec::new();
         let on = self.adapters.iter().filter(|(_, adapter)| adapter.enabled != Some(false));
@@ -115,7 +114,7 @@ fn of_section(shown: &str, adapter: &AdapterConfig, uses: Option<&[String]>, pro
     for (path, listed) in lists {
         commands(&format!("{shown}.{path}"), source(path), listed, problems);
     }
-    // What a manifest does not name is not known to be wrong where there is no manifest.
+    // Without a manifest, grants cannot be checked.
     for grant in access.grants.iter().filter(|grant| uses.is_some_and(|uses| !uses.contains(grant))) {
         let path = "access.grants";
         let near = nearest(grant, uses.unwrap_or_default().iter().map(String::as_str));
@@ -124,7 +123,7 @@ fn of_section(shown: &str, adapter: &AdapterConfig, uses: Option<&[String]>, pro
     }
 }
 
-/// An id that begins with `@` and is nothing but a name. (`@ann:example.org` is an id.)
+/// Reports ids that begin with `@` and are only names. (`@ann:example.org` is an id.)
 fn names<'a>(key: &str, source: Option<&Source>, ids: impl Iterator<Item = &'a str>, problems: &mut Problems) {
     let is_name = |id: &&str| id.strip_prefix('@').is_some_and(|name| !name.contains([':', '.', '@']));
     for id in ids.filter(is_name) {

@@ -1,12 +1,11 @@
-//! The one table of keys: what may stand in `plugins.toml`, in which type, with
-//! which default, and the sentence that explains it.
+//! The table of all keys: the allowed keys of `plugins.toml` with type, default and description.
 //!
-//! Reading, `config show`, `config schema` and `config sample` all come from it.
-//! A default is written as TOML; an empty one means that the key is absent.
+//! The reader, `config show`, `config schema` and `config sample` all use it. A default is written as TOML; an empty
+//! one means that the key is absent.
 
 use hermes_core::settings::{BusyMode, Effort};
 
-/// What a key holds.
+/// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Any text.
@@ -15,11 +14,11 @@ pub enum Kind {
     Path,
     /// `true` or `false`.
     Bool,
-    /// A whole number within bounds; its unit is the end of the key's name.
+    /// A whole number within a range; the suffix of the key is its unit.
     Int {
-        /// The smallest.
+        /// The smallest value.
         min: i64,
-        /// The largest.
+        /// The largest value.
         max: i64,
     },
     /// One of these words.
@@ -34,11 +33,11 @@ pub enum Kind {
     QualifiedIds,
     /// `{ env = "NAME" }`, `{ file = "path" }`, or a literal in a file that only its owner reads.
     Secret,
-    /// An address and port to bind, or `""` for none.
+    /// An address and port to bind, or `""` for no listener.
     Listen,
     /// An `http` or `https` address.
     Url,
-    /// The address of a proxy, or a reference to one; `""` for none.
+    /// The address of a proxy, or a reference to one; `""` for no proxy.
     Proxy,
     /// A table of texts by name.
     Texts,
@@ -49,15 +48,15 @@ pub enum Kind {
 /// One key.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Its full path, `session.reset.mode`.
+    /// The full path, such as `session.reset.mode`.
     pub path: &'static str,
-    /// What it holds.
+    /// The type.
     pub kind: Kind,
-    /// Its default as TOML; empty: absent.
+    /// The default as TOML; empty: absent.
     pub default: &'static str,
-    /// What to write where there is no default, as TOML, for the sample.
+    /// The example for the sample, as TOML, if there is no default.
     pub example: &'static str,
-    /// One or two sentences.
+    /// The description in one or two sentences.
     pub doc: &'static str,
 }
 
@@ -89,7 +88,7 @@ const fn reset_idle(path: &'static str) -> Key {
     unset(path, int(1, 525_600), "1440", "As above.")
 }
 
-/// A section and what it is about, in the order of the sample.
+/// The sections and their descriptions, in the order of the sample.
 pub const SECTIONS: &[(&str, &str)] = &[
     ("host", "The process itself."),
     ("agent", "Who answers."),
@@ -446,7 +445,7 @@ pub const KEYS: &[Key] = &[
     key("limits.status_clients_max", int(1, 10_000), "64", "How many connections the status listener serves at once."),
 ];
 
-/// The host's keys of an adapter section; every other key there is the adapter's own.
+/// The host's keys of an adapter section. Every other key in it belongs to the adapter.
 pub const ADAPTER_KEYS: &[Key] = &[
     unset(
         "plugin",
@@ -493,7 +492,7 @@ pub const ADAPTER_KEYS: &[Key] = &[
     unset("access.strangers", Kind::Word(&["pair", "ignore"]), "\"ignore\"", "As in [access]."),
 ];
 
-/// Keys that stand only in an adapter section's `session`, besides those of `[session]`.
+/// Keys of an adapter section's `session` in addition to those of `[session]`.
 pub const ADAPTER_SESSION_KEYS: &[Key] = &[
     unset(
         "session.require_mention",
@@ -511,7 +510,7 @@ pub const ADAPTER_SESSION_KEYS: &[Key] = &[
     ),
 ];
 
-/// Session keys that may stand directly in an adapter section too.
+/// Session keys that are also allowed directly in an adapter section.
 pub const ADAPTER_SHORT_KEYS: &[&str] = &["busy", "stream", "require_mention"];
 
 /// Names that an adapter's schema must not use.
@@ -530,14 +529,14 @@ pub const RESERVED: &[&str] = &[
     "require_mention",
 ];
 
-/// Keys that the host owns, and that an adapter's schema may have too: the adapter then gets the value.
+/// Keys of the host that an adapter's schema may define, too. The adapter then also gets the value.
 pub const SHARED: &[&str] = &["proxy"];
 
-/// Keys of another name that still work: `(retired, current)`.
+/// Former names of keys that still work: `(retired, current)`.
 pub const RETIRED: &[(&str, &str)] =
     &[("session.busy_input_mode", "session.busy"), ("access.unauthorized_dm_behavior", "access.strangers")];
 
-/// Variables that stand for keys outside of adapter sections: `(variable, key)`.
+/// Variables that set keys outside of adapter sections: `(variable, key)`.
 pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("OPENAI_API_KEY", "agent.api_key"),
     ("OPENAI_BASE_URL", "agent.base_url"),
@@ -545,7 +544,7 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("GATEWAY_ALLOW_ALL_USERS", "access.allow_all"),
 ];
 
-/// The key with this path.
+/// Returns the key with this path.
 pub fn find<'a>(keys: impl IntoIterator<Item = &'a Key>, path: &str) -> Option<&'a Key> {
     keys.into_iter().find(|key| key.path == path)
 }

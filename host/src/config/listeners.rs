@@ -1,4 +1,4 @@
-//! Addresses that this configuration listens on: one port serves one listener.
+//! The addresses of all listeners in this configuration. One port serves one listener.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use super::plans::own_config;
 use super::problem::{Problems, Source};
 use super::schema;
 
-/// The transport of an adapter that listens whatever its section says.
+/// The transport of an adapter that always listens, regardless of its section.
 const ALWAYS: &str = "http";
 
 /// An address and the key that names it.
@@ -23,7 +23,8 @@ struct Listener {
 }
 
 impl Config {
-    /// Returns each listener whose port another one takes. A library that takes the next free port names none.
+    /// Returns a problem for each listener whose port another one uses. A library that uses the next free port names
+    /// none.
     pub(super) fn ports_twice(
         &self,
         manifests: &BTreeMap<String, Manifest>,
@@ -42,7 +43,7 @@ impl Config {
         let mut seen: Vec<Listener> = Vec::new();
         for mut next in status.into_iter().chain(of_adapters) {
             match seen.iter_mut().find(|other| overlap(other.address, next.address)) {
-                // The key that somebody wrote is the one to change.
+                // A key that the operator wrote is the one to change.
                 Some(first) => {
                     if next.is_default && !first.is_default {
                         std::mem::swap(first, &mut next);
@@ -60,7 +61,7 @@ impl Config {
     }
 }
 
-/// Returns the address that a section names, or that its adapter listens on by default.
+/// Returns the address in a section, or the default address of its adapter.
 fn listener(
     instance: &str,
     adapter: &AdapterConfig,
@@ -75,7 +76,7 @@ fn listener(
     };
     let text = written.or_else(default)?;
     let mut address: SocketAddr = text.trim().replace("localhost:", "127.0.0.1:").parse().ok()?;
-    // `port` replaces the one of `listen`.
+    // `port` replaces the port of `listen`.
     let port = config.get("port").and_then(Json::as_u64).and_then(|port| u16::try_from(port).ok());
     if let Some(port) = port {
         address.set_port(port);
@@ -90,10 +91,10 @@ fn listener(
     })
 }
 
-/// Whether two listeners need the same port of the same interface. Port 0 is any free port.
+/// Returns `true` if two listeners need the same port of the same interface. Port 0 means any free port.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let (a, b) = (one.ip().to_canonical(), other.ip().to_canonical());
-    // An unspecified address of IPv6 takes the port of IPv4, too.
+    // The unspecified IPv6 address also uses the port for IPv4.
     let same_host = a == b
         || a.is_unspecified() && (a.is_ipv6() || b.is_ipv4())
         || b.is_unspecified() && (b.is_ipv6() || a.is_ipv4());

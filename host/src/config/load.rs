@@ -1,4 +1,4 @@
-//! Finds the file, reads it, and makes a [`Config`] or all of its problems.
+//! Finding and reading the file, which returns a [`Config`] or all of its problems.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub const FILE_NAME: &str = "plugins.toml";
 /// The configuration of a host without a file: the `plugins.toml` of the repository.
 const BUILT_IN: &str = include_str!("../../../plugins.toml");
 
-/// Where to look.
+/// The sources of the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// `--config`.
@@ -36,27 +36,27 @@ pub struct Sources {
     pub env: BTreeMap<String, String>,
     /// The working folder.
     pub cwd: PathBuf,
-    /// Whether `plugins.toml` of the working folder counts. Only `run` uses it: the file may be part of a checkout, and
-    /// it names the addresses that get the operator's keys.
+    /// `true` if `plugins.toml` of the working folder is used. Only `run` sets it: the file may be part of a checkout,
+    /// and it names the addresses that get the operator's keys.
     pub here: bool,
 }
 
-/// What was said where; kept to show it and to build on it.
+/// The written values with their sources, for `config show` and later steps.
 #[derive(Clone, Debug)]
 pub struct Origin {
     pub(super) values: Values,
     pub(super) env: Environment,
     pub(super) literal_secrets: bool,
-    /// Files that secrets were taken from.
+    /// Files from which secrets were read.
     pub(super) secret_files: Vec<PathBuf>,
     pub(super) home: Source,
-    /// The file, or the one that relative paths would belong to if it existed.
+    /// The file, or the missing file to which relative paths refer.
     pub(super) file: PathBuf,
 }
 
 /// Reads the configuration.
 ///
-/// The home folder need not exist and is not made here.
+/// The home folder may be missing and is not created here.
 ///
 /// # Errors
 ///
@@ -66,12 +66,11 @@ pub fn load(sources: Sources) -> Result<Config, Problems> {
     problems.of(&config).or(config)
 }
 
-/// Reads what can be read, with every problem beside it: for the check, which goes on to what
-/// libraries say.
+/// Reads the valid parts and returns every problem with them. The check uses it to continue with the libraries.
 ///
 /// # Errors
 ///
-/// What keeps the file from being found or read.
+/// The file cannot be found or read.
 pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
     let mut problems = Problems::default();
     let mut warnings = Vec::new();
@@ -147,7 +146,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
     Ok((config, problems))
 }
 
-/// Makes the typed section of one adapter: its host keys over those of `[session]`.
+/// Builds the typed section of one adapter: its host keys override those of `[session]`.
 pub fn adapter(instance: &str, section: Section, values: &Values, file: &Path) -> super::model::AdapterConfig {
     let merged = resets::under(values, &section.host).overridden(&section.host);
     let session = build::session(&Get::adapter(&merged, file));
@@ -155,11 +154,11 @@ pub fn adapter(instance: &str, section: Section, values: &Values, file: &Path) -
     build::adapter(instance, &Get::adapter(&host, file), session, section)
 }
 
-/// The home folder, for commands that need nothing else of the configuration.
+/// Returns the home folder, for commands that do not need the rest of the configuration.
 ///
 /// # Errors
 ///
-/// When no variable and no argument names one.
+/// Neither a variable nor an argument names one.
 pub fn home(sources: &Sources) -> Result<PathBuf, Problems> {
     home_of(sources).map(|(home, _)| home)
 }
@@ -179,7 +178,7 @@ fn home_of(sources: &Sources) -> Result<(PathBuf, Source), Problems> {
     Ok((sources.cwd.join(home), source))
 }
 
-/// The file to read: the one that was asked for, else the first that exists.
+/// Returns the file to read: the requested one, otherwise the first that exists.
 fn file(sources: &Sources, home: &Path, env: &Environment) -> Result<Option<PathBuf>, Problems> {
     let asked = match (&sources.config, env.get("HERMES_HOST_CONFIG")) {
         (Some(path), _) => Some((sources.cwd.join(path), Source::CommandLine)),
@@ -203,7 +202,7 @@ fn file(sources: &Sources, home: &Path, env: &Environment) -> Result<Option<Path
     }
 }
 
-/// Lets a file through that nobody named: it belongs to the user or to root.
+/// Accepts an unnamed file only if it belongs to the user or to root.
 fn ours(path: PathBuf) -> Result<PathBuf, Problems> {
     let owner = std::fs::metadata(&path).map(|meta| meta.uid());
     if owner.is_ok_and(|owner| is_ours(owner, rustix::process::geteuid().as_raw())) {
@@ -243,7 +242,7 @@ fn read_document(reader: &mut Reader<'_>, text: &str, values: &mut Values, secti
             other if is_section => {
                 reader.problem(node.at, name, format!("must be a table [{name}], not {}", other.type_name()));
             }
-            // Behind a heading that cannot be read its keys look like sections.
+            // A broken heading makes its keys look like sections.
             _ if !whole => {}
             _ => {
                 let names = super::keys::SECTIONS.iter().map(|(section, _)| *section).chain(["adapter"]);
@@ -281,7 +280,7 @@ fn apply_environment(reader: &mut Reader<'_>, values: &mut Values) {
     }
 }
 
-/// Rules that the kind of a key cannot say.
+/// Checks rules beyond the type of a key.
 fn check_together(reader: &mut Reader<'_>, values: &Values) {
     if let Some(found) = values.get("host.log")
         && let Value::String(filter) = &found.value
@@ -323,7 +322,7 @@ fn check_together(reader: &mut Reader<'_>, values: &Values) {
     }
 }
 
-/// Refuses a status address that other machines reach, unless `host.status_public` permits it.
+/// Refuses a status address that other machines can reach, unless `host.status_public` permits it.
 fn check_status(reader: &mut Reader<'_>, values: &Values) {
     let permits = values.get("host.status_public").is_some_and(|found| found.value == Value::Boolean(true));
     if let Some(found) = values.get("host.status").filter(|_| !permits)

@@ -1,7 +1,7 @@
-//! `[host] log`: a level, or levels of single modules.
+//! The check of `[host] log`: a level, or levels of single modules.
 //!
-//! A filter takes any word for the name of a module. A misspelt level or module would silence the whole log, so every
-//! part must be a level or name a level, and some part must reach the host.
+//! A filter accepts any word as the name of a module. A misspelt level or module would silence the whole log, so every
+//! part must be a level or name a level, and at least one part must match the host.
 
 use tracing_subscriber::EnvFilter;
 
@@ -12,14 +12,14 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// The crates of the host, as their log lines name them.
 const OURS: [&str; 5] = ["hermes_host", "hermes_agent", "hermes_core", "hermes_protocol", "hermes_adapter_net"];
 
-/// Checks a filter; the error is a sentence with the nearest filter that is valid.
+/// Checks a filter. The error is a sentence with the nearest valid filter.
 pub(super) fn check(filter: &str) -> Result<(), String> {
     let no_filter = || format!("{filter:?} is no level and no filter; write \"info\" or \"info,hermes_host=debug\"");
     let with = |part: &str, better: &str| {
         let parts = filter.split(',').map(|other| if other == part { better } else { other });
         parts.collect::<Vec<_>>().join(",")
     };
-    // A part in brackets selects spans and may hold commas.
+    // A part in brackets selects spans and may contain commas.
     if filter.contains(['[', '{']) {
         return EnvFilter::try_new(filter).map(drop).map_err(|_| no_filter());
     }
@@ -65,7 +65,7 @@ fn is_level(word: &str) -> bool {
     LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word)) || matches!(word.as_bytes(), [b'0'..=b'5'])
 }
 
-/// Whether a module is a crate or part of it.
+/// Returns `true` if a module is a crate or part of it.
 fn within(module: &str, of: &str) -> bool {
     module.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }

@@ -1,16 +1,13 @@
-//! What the operator wants: `plugins.toml`, the environment and `.env`, read once
-//! and checked as a whole.
+//! The configuration: `plugins.toml`, the environment and `.env`, read once and checked as a whole.
 //!
-//! * [`load`] finds every problem before it gives up, each with its place, its key
-//!   and the nearest valid key.
-//! * What an adapter's manifest says about variables is applied by
-//!   [`Config::resolve`]; what its schema says about keys by [`Config::plans`].
-//! * Precedence: section, then process environment, then `.env`, then the default
-//!   of [`keys`]. A disagreement is a warning.
-//! * Secrets are references. They are resolved here and shown nowhere.
+//! * [`load`] collects every problem before it fails, each with its place, its key and the nearest valid key.
+//! * [`Config::resolve`] applies the variables of the adapters' manifests; [`Config::plans`] checks keys against their
+//!   schemas.
+//! * Precedence: section, then process environment, then `.env`, then the default of [`keys`]. A conflict is a warning.
+//! * Secrets are references. They are resolved here and never shown.
 //!
-//! Not here: what any of it means. Start with [`model`] for the values and with
-//! [`keys`] for the table that everything else comes from.
+//! Not in this module: the effect of the values. Start with [`model`] for the values and with [`keys`] for the table of
+//! all keys.
 
 mod build;
 mod environment;

@@ -1,7 +1,7 @@
-//! What `plugins.toml` means: plain values, checked, with every default filled in.
+//! The values of `plugins.toml`: checked, with every default filled in.
 //!
-//! Nothing here reads a file or a variable; [`super::load`] makes these values.
-//! Timings are [`Duration`]s whatever unit their key is written in.
+//! This module reads no file and no variable; [`super::load`] creates its values. Times are [`Duration`]s, regardless
+//! of the unit of their key.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,44 +17,44 @@ use jiff::tz::TimeZone;
 /// `[host]`: the process itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostConfig {
-    /// Where accepted adapter libraries lie; absolute. It need not exist.
+    /// The folder of accepted adapter libraries; absolute. It may be missing.
     pub plugins_dir: PathBuf,
-    /// How an adapter runs when its section does not say.
+    /// The isolation of adapters whose section names none.
     pub isolation: Isolation,
     /// A level (`info`) or a tracing filter (`info,hermes_host=debug`).
     pub log: String,
-    /// How log lines are written.
+    /// The format of log lines.
     pub log_format: LogFormat,
-    /// Where the status listener binds; `None` is off.
+    /// The address of the status listener; `None`: off.
     pub status: Option<SocketAddr>,
     /// The proxies for outgoing connections.
     pub proxy: super::proxies::HostProxy,
-    /// How long a planned stop waits for running turns.
+    /// The wait of a planned stop for running turns.
     pub drain: Duration,
-    /// Whether changed bytes of a library are refused until `adapter add`.
+    /// `true` if changed bytes of a library are refused until `adapter add`.
     pub pin: bool,
-    /// Whether an adapter in a process of its own gives up what it does not need.
+    /// `true` if an adapter in a process of its own is sandboxed.
     pub confine: bool,
-    /// Instances that may open Unix sockets although they are confined.
+    /// Instances that may open Unix sockets although they are sandboxed.
     pub unix_sockets: Vec<String>,
-    /// How long an adapter may take to connect.
+    /// Deadline of an adapter's `connect`.
     pub adapter_connect: Duration,
-    /// How long `send` and `edit` may take.
+    /// Deadline of `send` and `edit`.
     pub adapter_send: Duration,
-    /// How long any other call of an adapter may take.
+    /// Deadline of any other call of an adapter.
     pub adapter_call: Duration,
-    /// How long an adapter may take to end.
+    /// Deadline of an adapter's end.
     pub adapter_stop: Duration,
-    /// The first wait before an adapter is started again.
+    /// The first backoff before an adapter is started again.
     pub adapter_backoff: Duration,
-    /// The longest wait before an adapter is started again.
+    /// The longest backoff before an adapter is started again.
     pub adapter_backoff_max: Duration,
 }
 
-/// Where an adapter runs.
+/// The place where an adapter runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// Libraries beside the binary inside the host, all others in a process of their own.
+    /// Libraries beside the binary run inside the host, all others in a process of their own.
     Auto,
     /// Inside the host.
     InProcess,
@@ -62,87 +62,87 @@ pub enum Isolation {
     Process,
 }
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// `[session]`, and the same keys of one adapter's `session`, already merged.
+/// `[session]`, or an adapter's `session` merged with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// Whether each person in a group has a conversation of their own.
+    /// `true` if each user in a group has a separate conversation.
     pub group_sessions_per_user: bool,
-    /// Whether that also holds inside a thread.
+    /// `true` if that also applies inside a thread.
     pub thread_sessions_per_user: bool,
-    /// When a conversation begins anew by itself.
+    /// The rules for automatic resets.
     pub reset: ResetRules,
-    /// What happens to a message while a turn runs.
+    /// The treatment of a message during a turn.
     pub busy: BusyMode,
-    /// Whether somebody whose message waits is told so.
+    /// `true` if the sender of a waiting message gets a notice.
     pub receipts: bool,
-    /// Whether the message that a turn answers shows by a reaction how it goes, where its platform can.
+    /// `true` if reactions on the answered message show the progress of a turn, where the platform supports them.
     pub reactions: bool,
-    /// How long after one text the next one of its sender belongs to it, while a turn runs.
+    /// During a turn, a text within this time after the sender's previous one is merged with it.
     pub merge: Duration,
-    /// How long one message may grow that way.
+    /// The longest time for which one message may grow by merging.
     pub merge_max: Duration,
-    /// How long the continuation of a text that its platform may have cut is waited for.
+    /// The wait for the continuation of a text that the platform may have split.
     pub continuation: Duration,
-    /// Whether growing answers are shown.
+    /// The mode of streaming answers.
     pub stream: StreamMode,
-    /// Folders besides the host's media folder from which files may be sent; absolute.
+    /// Absolute folders from which files may be sent, in addition to the host's media folder.
     pub outbound_dirs: Vec<PathBuf>,
-    /// Hosts from which files that an answer names may be fetched.
+    /// Hosts from which files in an answer may be fetched.
     pub media_hosts: Vec<String>,
-    /// How long a turn may be silent before it is ended.
+    /// Silence after which a turn is ended.
     pub inactivity: Duration,
-    /// How long a turn may be silent before the chat is warned.
+    /// Silence of a turn after which the chat is warned.
     pub inactivity_warning: Duration,
-    /// How often the chat hears what a long turn is doing.
+    /// Interval of the progress notices of a long turn.
     pub heartbeat: Duration,
-    /// How long a question to a person waits for its answer.
+    /// Deadline for the answer to an approval or another question.
     pub approval_timeout: Duration,
-    /// How long a conversation may be on its way from the terminal to a chat.
+    /// Deadline of a handoff from the terminal to a chat.
     pub handoff_timeout: Duration,
-    /// Whether `/new` asks first where something was said.
+    /// `true` if `/new` asks for confirmation in a conversation with messages.
     pub confirm_new: bool,
-    /// What is shown of tools on the way.
+    /// The mode of tool progress in the chat.
     pub progress: ProgressMode,
-    /// Whether an answer ends with a line about itself.
+    /// `true` if an answer ends with a line about its turn.
     pub footer: bool,
-    /// How many messages wait while a turn runs.
+    /// The most messages that may wait during a turn.
     pub queue_max: usize,
-    /// How often a turn that a crash cut off is resumed.
+    /// The most resumes of a turn that a crash interrupted.
     pub resume_attempts_max: u32,
-    /// Whether a group message counts only when it is addressed; `None`: as the adapter's manifest says.
+    /// `true` if only addressed messages of a group count; `None`: as in the adapter's manifest.
     pub require_mention: Option<bool>,
     /// Chats in which every message counts.
     pub free_chats: Vec<String>,
-    /// Words that count as addressing the agent, case-insensitive, at word bounds.
+    /// Words that address the agent, case-insensitive, at word boundaries.
     pub mention_patterns: Vec<String>,
-    /// Keeps messages of groups that are not addressed to the agent for its next turn there.
+    /// `true` if unaddressed messages of groups are kept for the agent's next turn there.
     pub observe: bool,
 }
 
-/// `session.reset`: when a conversation begins anew by itself, by the type of its chat.
+/// `session.reset`: the rules for automatic resets, by chat type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResetRules {
-    /// In direct messages.
+    /// For direct messages.
     pub dm: ResetConfig,
-    /// In groups.
+    /// For groups.
     pub group: ResetConfig,
-    /// In channels.
+    /// For channels.
     pub channel: ResetConfig,
-    /// In chats that are threads.
+    /// For threads.
     pub thread: ResetConfig,
 }
 
 impl ResetRules {
-    /// The rule for chats of this type.
+    /// Returns the rule for chats of this type.
     pub fn of(&self, kind: &ChatType) -> &ResetConfig {
         match kind {
             ChatType::Group => &self.group,
@@ -152,28 +152,28 @@ impl ResetRules {
         }
     }
 
-    /// Whether no conversation ever begins anew by itself.
+    /// Returns `true` if no conversation is ever reset automatically.
     pub fn is_never(&self) -> bool {
         [&self.dm, &self.group, &self.channel, &self.thread].iter().all(|rule| rule.mode == ResetMode::None)
     }
 }
 
-/// When a conversation of one kind begins anew by itself.
+/// The rule for automatic resets of one chat type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResetConfig {
-    /// Which rule.
+    /// The mode.
     pub mode: ResetMode,
-    /// The local hour of the daily reset.
+    /// The local hour of the daily reset, 0 to 23.
     pub at_hour: u8,
-    /// The silence after which an idle reset happens.
+    /// The silence before an idle reset.
     pub idle: Duration,
-    /// Whether the chat is told.
+    /// `true` if the chat gets a notice.
     pub notify: bool,
-    /// Where that hour is local.
+    /// The time zone of that hour.
     pub zone: TimeZone,
 }
 
-/// Which rule resets a conversation.
+/// The mode of automatic resets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetMode {
     /// Only `/new`.
@@ -186,36 +186,36 @@ pub enum ResetMode {
     Both,
 }
 
-/// Whether growing answers are shown.
+/// The mode of streaming answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamMode {
-    /// Where the adapter can.
+    /// Shown where the adapter supports it.
     Auto,
     /// Never.
     Off,
 }
 
-/// What a stranger's direct message gets.
+/// The reply to a direct message of an unknown sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strangers {
     /// A pairing code.
     Pair,
-    /// Silence.
+    /// No reply.
     Ignore,
 }
 
-/// `[access]`: global lists hold `<instance>:<id>`.
+/// `[access]`: the global lists contain `<instance>:<id>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessConfig {
-    /// Whether everybody may speak where no list of any kind exists.
+    /// `true` if everybody is admitted as long as no list exists.
     pub allow_all: bool,
-    /// Who may speak.
+    /// Admitted users.
     pub allowed_users: Vec<QualifiedId>,
-    /// Who is the operator.
+    /// Operators.
     pub operators: Vec<QualifiedId>,
-    /// Who is an admin.
+    /// Admins.
     pub admins: Vec<QualifiedId>,
-    /// What a stranger's direct message gets.
+    /// The reply to a direct message of an unknown sender.
     pub strangers: Strangers,
 }
 
@@ -224,139 +224,139 @@ pub struct AccessConfig {
 pub struct QualifiedId {
     /// The instance.
     pub instance: String,
-    /// The platform's stable id.
+    /// The stable id of the platform.
     pub id: String,
 }
 
-/// `access` of one adapter section: bare ids of that instance.
+/// `access` of one adapter section: ids of that instance without a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstanceAccessConfig {
-    /// Whether everybody may speak.
+    /// `true` if everybody is admitted.
     pub allow_all: bool,
-    /// Who may speak.
+    /// Admitted users.
     pub allowed_users: Vec<String>,
-    /// Chats whose members may speak there.
+    /// Chats whose members are admitted there.
     pub allowed_groups: Vec<String>,
-    /// Roles that the platform vouches for; they count only under trust.
+    /// Admitted roles of the platform. They only count if the adapter is trusted.
     pub allowed_roles: Vec<String>,
-    /// Host methods of its manifest's `uses` that it may use.
+    /// Host methods of the manifest's `uses` that it may call.
     pub grants: Vec<String>,
-    /// Commands that users may run beyond their tier, in direct messages.
+    /// Additional commands for users, in direct messages.
     pub user_commands: Vec<String>,
-    /// The same in groups.
+    /// Additional commands for users, in groups.
     pub group_user_commands: Vec<String>,
-    /// Who is the operator.
+    /// Operators.
     pub operators: Vec<String>,
-    /// Who is an admin.
+    /// Admins.
     pub admins: Vec<String>,
-    /// What a stranger's direct message gets; `None`: as `[access]` says.
+    /// The reply to a direct message of an unknown sender; `None`: as in `[access]`.
     pub strangers: Option<Strangers>,
 }
 
-/// `[delivery]`: how hard the host tries.
+/// `[delivery]`: deadlines and retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryConfig {
-    /// How long a reply is tried.
+    /// Deadline of a reply.
     pub reply_deadline: Duration,
-    /// How long a notice or a question is tried.
+    /// Deadline of a notice or a question.
     pub notice_deadline: Duration,
-    /// The first wait before a retry.
+    /// The first backoff of a retry.
     pub backoff: Duration,
-    /// The longest wait before a retry.
+    /// The longest backoff of a retry.
     pub backoff_max: Duration,
-    /// How long a failing part holds up what follows it.
+    /// The time for which a failing part delays the parts behind it.
     pub hold: Duration,
-    /// The shortest time between two edits that show how an answer grows.
+    /// The shortest interval between two preview edits of a growing answer.
     pub preview_interval: Duration,
-    /// How many new characters are worth such an edit.
+    /// The fewest new characters for a preview edit.
     pub preview_chars: usize,
 }
 
 /// `[limits]`: bounds that protect the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitsConfig {
-    /// The largest event an adapter may hand in, in bytes.
+    /// The largest event of an adapter, in bytes.
     pub event_bytes_max: usize,
-    /// The largest file that is taken in or sent, in bytes.
+    /// The largest file that is accepted or sent, in bytes.
     pub file_bytes_max: u64,
     /// The largest reply of an agent, in bytes.
     pub reply_bytes_max: usize,
-    /// How many turns run side by side.
+    /// Concurrent turns.
     pub turns_max: usize,
-    /// How many turns one person may have in the background.
+    /// Concurrent background turns of one user.
     pub background_max: usize,
-    /// How many events wait between an adapter and the dispatcher.
+    /// Events that may wait between an adapter and the dispatcher.
     pub ingress_queue_max: usize,
-    /// How many host calls of one adapter run at once.
+    /// Concurrent host calls of one adapter.
     pub host_calls_max: usize,
-    /// How many events of strangers one instance may leave behind.
+    /// Stored events of unknown senders per instance.
     pub stranger_events_max: usize,
-    /// How long settled rows are kept.
+    /// Retention of settled rows.
     pub retention: Duration,
-    /// How long media is kept after its last unsettled row.
+    /// Retention of media after its last unsettled row.
     pub media_retention: Duration,
-    /// How long a pairing code is good.
+    /// Validity of a pairing code.
     pub pairing_code: Duration,
-    /// How long one person waits for the next code.
+    /// The shortest interval between two codes for one sender.
     pub pairing_interval: Duration,
-    /// How many requests of unknown senders are open per instance.
+    /// Open requests of unknown senders per instance.
     pub pairing_open_max: usize,
-    /// How many wrong codes lock out their sender.
+    /// Wrong codes after which their sender is locked out.
     pub pairing_wrong_max: u32,
-    /// How long a sender stays locked out.
+    /// Duration of a lockout.
     pub pairing_lockout: Duration,
-    /// How many messages a minute one person may write; 0: any.
+    /// Messages per minute of one user; 0: unlimited.
     pub user_messages_per_minute: u32,
-    /// How many messages a minute one conversation takes; 0: any.
+    /// Messages per minute of one conversation; 0: unlimited.
     pub session_messages_per_minute: u32,
-    /// How many messages a minute one instance takes; 0: any.
+    /// Messages per minute of one instance; 0: unlimited.
     pub instance_messages_per_minute: u32,
-    /// How many messages of bots are answered in a chat while no person speaks there.
+    /// Messages of bots that are answered in a chat between two messages of people.
     pub bot_messages_max: u32,
-    /// How many clients the control socket serves at once.
+    /// Concurrent clients of the control socket.
     pub control_clients_max: usize,
-    /// How many connections the status listener serves at once.
+    /// Concurrent connections of the status listener.
     pub status_clients_max: usize,
 }
 
 /// `[adapter.<instance>]`: the host's keys of the section, and the adapter's own.
 #[derive(Clone, Debug)]
 pub struct AdapterConfig {
-    /// Which adapter it is; the instance name unless the section says otherwise.
+    /// The plugin id; the instance name by default.
     pub plugin: String,
-    /// A program to run instead of a library.
+    /// A program and its arguments that replace a library.
     pub command: Option<Vec<String>>,
-    /// `Some` when the section decides; else what `adapter enable|disable` stored, else on.
+    /// The switch of the section. `None`: the stored `adapter enable|disable` decides, by default on.
     pub enabled: Option<bool>,
-    /// Where it runs; `None`: as `[host]` says.
+    /// The isolation; `None`: as in `[host]`.
     pub isolation: Option<Isolation>,
-    /// Its own proxy; empty: none.
+    /// Its own proxy; an empty text: no proxy.
     pub proxy: Option<Secret>,
-    /// Who may speak there.
+    /// The access rules of the instance.
     pub access: InstanceAccessConfig,
-    /// Where the host may write unasked; wins over `/sethome`.
+    /// The chat for notices without a request; overrides `/sethome`.
     pub home_channel: Option<HomeChannel>,
-    /// Whether the senders and roles that the adapter vouches for count.
+    /// `true` if the senders and roles that the adapter proves count.
     pub trust_upstream: bool,
     /// `[session]` with this section's overrides.
     pub session: SessionConfig,
-    /// What was written, with its sources.
+    /// The written values with their sources.
     pub(super) section: super::section::Section,
 }
 
-/// A home channel as the operator wrote it.
+/// A home channel as written by the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeChannel {
-    /// The chat, as the adapter's `ResolveTarget` or id grammar understands it.
+    /// The chat in the adapter's id or target syntax.
     pub chat: String,
-    /// The thread in it.
+    /// The thread in the chat.
     pub thread: Option<String>,
 }
 
-/// Everything `hermes-host` was told, checked.
+/// The checked configuration of `hermes-host`.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The home folder; absolute. It is made by `run`.
+    /// The home folder; absolute. `run` creates it.
     pub home: PathBuf,
     /// The file that was read, if there is one.
     pub file: Option<PathBuf>,
@@ -376,8 +376,8 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// `[adapter.*]` by instance; [`Config::resolve`] adds those that the environment enables.
     pub adapters: BTreeMap<String, AdapterConfig>,
-    /// What the operator should hear although the host starts.
+    /// The warnings, with which the host still starts.
     pub warnings: Vec<super::Warning>,
-    /// What was said where.
+    /// The written values with their sources.
     pub(super) origin: super::Origin,
 }

@@ -1,4 +1,4 @@
-//! Turns sections into what `plugins` runs and what `access` decides by.
+//! The conversion of sections into plans for `plugins` and the policy for `access`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,14 +14,14 @@ use super::schema;
 use crate::plugins::{AdapterPlan, IsolationChoice};
 
 impl Config {
-    /// What to run: one plan per instance. Call [`Config::resolve`] first.
+    /// Returns one plan per instance. Call [`Config::resolve`] first.
     ///
-    /// `schemas` are the config schemas by plugin id; a plugin without one is not checked here,
-    /// its adapter does that itself when it is created.
+    /// `schemas` are the config schemas by plugin id. Keys of a plugin without a schema are not checked here; its
+    /// adapter checks them when it is created.
     ///
     /// # Errors
     ///
-    /// Keys of adapters that their schemas forbid.
+    /// Keys of adapters that violate their schemas.
     pub fn plans(
         &self,
         manifests: &BTreeMap<String, Manifest>,
@@ -31,8 +31,8 @@ impl Config {
         problems.or(plans)
     }
 
-    /// The plans, and what the schemas forbid beside them: one adapter's wrong key keeps that adapter
-    /// from starting, where its supervisor says so, and no other.
+    /// Returns the plans together with the schema violations. A wrong key of one adapter only keeps that adapter from
+    /// starting; its supervisor reports it.
     pub(super) fn judged_plans(
         &self,
         manifests: &BTreeMap<String, Manifest>,
@@ -54,7 +54,7 @@ impl Config {
             plan.enabled = adapter.enabled.unwrap_or(true);
             plan.trust_upstream = adapter.trust_upstream;
             plan.command = adapter.command.clone();
-            // As every path in the file: what it says is meant from where it lies.
+            // The command is relative to the configuration file, like every path in it.
             let folder = self.file.as_deref().and_then(Path::parent).unwrap_or(&self.home);
             plan.folder = plan.command.is_some().then(|| folder.to_owned());
             let uses = manifests.get(&adapter.plugin).map_or(&[][..], |manifest| &manifest.uses);
@@ -64,14 +64,14 @@ impl Config {
         (plans, problems)
     }
 
-    /// The rules for conversations on `instance`: its section's, else those of `[session]`.
+    /// Returns the session rules of `instance`: those of its section, otherwise `[session]`.
     pub fn session_for(&self, instance: &str) -> &SessionConfig {
         self.adapters.get(instance).map_or(&self.session, |adapter| &adapter.session)
     }
 }
 
 impl Config {
-    /// Who may speak. Call [`Config::resolve`] first.
+    /// Returns the access policy. Call [`Config::resolve`] first.
     pub fn access_policy(&self) -> AccessPolicy {
         let qualified = |ids: &[QualifiedId]| ids.iter().map(|id| format!("{}:{}", id.instance, id.id)).collect();
         AccessPolicy {
@@ -125,7 +125,7 @@ fn strangers(strangers: Strangers) -> access::Strangers {
     }
 }
 
-/// `[host] isolation` as `plugins` calls it.
+/// Converts `[host] isolation` into the type of `plugins`.
 pub fn isolation(isolation: Isolation) -> IsolationChoice {
     match isolation {
         Isolation::Auto => IsolationChoice::Auto,
@@ -134,7 +134,7 @@ pub fn isolation(isolation: Isolation) -> IsolationChoice {
     }
 }
 
-/// The adapter's own keys as it gets them; text of variables is read as its schema asks.
+/// Returns the adapter's own keys as JSON. Text of variables is converted to the type of the schema.
 pub fn own_config(adapter: &AdapterConfig, schema: Option<&Json>) -> Json {
     let mut config = Map::new();
     for (key, own) in &adapter.section.own {
@@ -147,7 +147,7 @@ pub fn own_config(adapter: &AdapterConfig, schema: Option<&Json>) -> Json {
         };
         config.insert(key.clone(), value);
     }
-    // An adapter that has a key of this name itself gets the value, too.
+    // An adapter that defines this key itself gets the value, too.
     if let Some(proxy) =
         adapter.proxy.as_ref().filter(|_| schema.is_some_and(|root| schema::property(root, "proxy").is_some()))
     {
@@ -180,7 +180,7 @@ fn check(
     }
 }
 
-/// Adds the variable that would do to a sentence about a missing key.
+/// Adds the name of a suitable variable to the message about a missing key.
 fn with_variable(sentence: String, manifest: Option<&Manifest>) -> String {
     let variable = manifest
         .into_iter()

@@ -1,5 +1,5 @@
-//! From a configuration to what can be run: which libraries lie where, what they
-//! say of themselves, and one plan per instance.
+//! The preparation of a configuration: the libraries that exist, their manifests and schemas, and one plan per
+//! instance.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -14,24 +14,24 @@ use super::plans::isolation;
 use super::problem::{Problem, Problems, Source, Warning, nearest};
 use crate::plugins::{self, AdapterPlan, AdapterSettings, Found, Judgement, LoadError, Place, SearchPath};
 
-/// Adapters that are asked about their values side by side.
+/// Adapters that check their values at the same time.
 const ASKED_AT_ONCE: usize = 8;
 
-/// How a sentence about a library begins that the host would not start.
+/// The beginning of the message about a library that the host would refuse.
 const LIBRARY_REFUSED: &str = "its library is refused: ";
 
-/// What a sentence about a library says that could not be asked.
+/// A part of the message about a library that could not be asked.
 const NOT_CHECKED: &str = "are not checked: ";
 
-/// What is said about values that nobody could judge.
+/// The message about values that could not be checked.
 const CANNOT_BE_ASKED: &str = "it cannot be asked whether its values are right (a program, or a library of an older SDK); it judges them when it starts";
 
-/// Variables that the process of an adapter keeps; it gets nothing else of the environment.
+/// Variables that the process of an adapter inherits. All others are removed.
 const CHILD_VARIABLES: &[&str] = &["PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// A configuration with everything that libraries add to it.
+/// A configuration with the manifests and schemas of its libraries.
 pub struct Prepared {
-    /// The configuration, variables of the manifests applied.
+    /// The configuration after the variables of the manifests were applied.
     pub config: Config,
     /// The manifests by plugin id.
     pub manifests: BTreeMap<String, Manifest>,
@@ -39,17 +39,18 @@ pub struct Prepared {
     pub schemas: BTreeMap<String, Json>,
     /// One plan per instance.
     pub plans: Vec<AdapterPlan>,
-    /// Bounds and places for `plugins`.
+    /// The limits and folders for `plugins`.
     pub settings: AdapterSettings,
-    /// What the schemas forbid. A host runs its other adapters all the same; see [`Prepared::wrong`].
+    /// The schema violations. A host still runs its other adapters; see [`Prepared::wrong`].
     pub problems: Problems,
-    /// Variables of the Python gateway that limit something there and nothing here. A host with adapters refuses them.
+    /// Variables of the Python gateway that set a limit there and have no effect here. A host with adapters refuses
+    /// them.
     pub limits: Problems,
 }
 
 impl Prepared {
-    /// What is wrong with it although a host would run: what schemas forbid, sections that no library
-    /// answers to, values that never have an effect.
+    /// Returns the problems with which a host would still run: schema violations, sections without a library, values
+    /// without an effect.
     pub fn wrong(&self) -> Problems {
         let mut problems = self.problems.clone().and(self.limits.clone());
         for (instance, adapter) in &self.config.adapters {
@@ -83,8 +84,8 @@ impl Prepared {
         problems.and(self.config.without_effect(&self.manifests)).and(nobody).and(ports)
     }
 
-    /// What a person should know who reads `problems`: the warnings, but for those that say of a library that is refused
-    /// that it was not asked, and the files that are no libraries for this host.
+    /// Returns the warnings for a reader of `problems`, and the files that are not libraries for this host. Warnings
+    /// that a refused library was not asked are left out.
     pub fn warned(&self, problems: &Problems) -> Vec<String> {
         let refused = |(instance, _): &(&String, &AdapterConfig)| {
             let key = format!("adapter.{instance}");
@@ -102,11 +103,11 @@ impl Prepared {
         warnings.chain(files.filter(|error| !told(error))).collect()
     }
 
-    /// Lets every adapter judge the values of its sections, each in a short-lived child. For `config check`:
-    /// a host that runs hears the same from the adapter when it makes it. Of a section with keys of which `known` says
-    /// already that they are wrong, it judges the others.
+    /// Asks every adapter to check the values of its sections, each in a short-lived child. `config check` uses it; a
+    /// running host gets the same result when it creates the adapter. Keys that are wrong by `known` are left out of
+    /// the question.
     ///
-    /// Returns what adapters say is wrong. What cannot be asked is a warning.
+    /// Returns the problems that adapters report. A question that is not possible becomes a warning.
     pub async fn judged(&mut self, known: &Problems) -> Problems {
         let found = plugins::discover(&self.settings.search);
         let mut problems = Problems::default();
@@ -123,7 +124,7 @@ impl Prepared {
                 let (source, key) = (adapter.section.source.clone(), format!("adapter.{}", plan.instance));
                 match answer {
                     Ok(Judgement::Right) => {}
-                    // Told already, or about what it was not shown.
+                    // Already reported, or about a key that was left out.
                     Ok(Judgement::Wrong(sentence)) if is_about(&sentence, without) => {}
                     _ if !without.is_empty() && !matches!(answer, Ok(Judgement::Wrong(_))) => {}
                     Ok(Judgement::Wrong(sentence)) => {
@@ -136,7 +137,7 @@ impl Prepared {
                     Err(error @ LoadError::BadManifest { .. }) => {
                         problems.0.push(Problem { source, key, sentence: error.to_string(), nearest: None });
                     }
-                    // Its keys are a warning already.
+                    // A warning about its keys exists already.
                     Err(LoadError::NotAccepted { .. }) => {}
                     Err(error) => {
                         let sentence = not_checked("values", &error);
@@ -149,14 +150,14 @@ impl Prepared {
     }
 }
 
-/// Whether a sentence of an adapter is about keys that were kept from it, or about their absence.
+/// Returns `true` if the message of an adapter is about keys that were left out.
 fn is_about(sentence: &str, without: &BTreeSet<&str>) -> bool {
     let is_unread = sentence.starts_with("configuration:") || sentence.starts_with("configuration key");
     !without.is_empty()
         && (is_unread || without.iter().any(|key| !key.is_empty() && sentence.contains(&format!("`{key}`"))))
 }
 
-/// Asks the adapter of one plan about all keys but some. A program is not run for it.
+/// Asks the adapter of one plan about its keys except `without`. A program is not started for this.
 async fn ask(
     plan: &AdapterPlan,
     without: &BTreeSet<&str>,
@@ -180,36 +181,36 @@ async fn ask(
 }
 
 impl Config {
-    /// Looks at the libraries, applies what their manifests say and makes the plans.
+    /// Reads the libraries, applies their manifests and creates the plans.
     ///
-    /// `beside` is the folder of the running binary. A library that cannot be read is no problem
-    /// here: its instance says so when it is started.
+    /// `beside` is the folder of the running binary. A library that cannot be read is not a problem here: its instance
+    /// reports it at its start.
     ///
     /// # Errors
     ///
-    /// As [`Config::resolve`]; secrets that the schemas mark are judged alike.
+    /// The same as [`Config::resolve`], and literal secrets that the schemas mark.
     pub async fn prepare(self, beside: Option<&Path>) -> Result<Prepared, Problems> {
         let (prepared, problems) = self.examine(beside).await;
         problems.or(prepared)
     }
 
-    /// As [`Config::prepare`], for a host that starts with it: its sections accept the libraries that they name.
+    /// Does the same as [`Config::prepare`] for a host that starts: sections accept the libraries that they name.
     ///
     /// # Errors
     ///
-    /// As [`Config::prepare`].
+    /// The same as [`Config::prepare`].
     pub async fn prepare_to_run(self, beside: Option<&Path>) -> Result<Prepared, Problems> {
         let (prepared, problems) = self.look(beside, true).await;
         problems.or(prepared)
     }
 
-    /// As [`Config::prepare`], for the check: what keeps a host from running stands beside what could be
-    /// made all the same, so that every problem is told at once. None of the sentences shows a secret.
+    /// Does the same as [`Config::prepare`] for the check: problems that would stop a host are returned with the
+    /// prepared rest, so that all are reported at once. The messages contain no secrets.
     pub async fn examine(self, beside: Option<&Path>) -> (Prepared, Problems) {
         self.look(beside, false).await
     }
 
-    /// Only libraries that are accepted are asked anything. `accepts`: a section accepts the library that it names.
+    /// Only accepted libraries are asked. `accepts`: a section accepts the library that it names.
     async fn look(mut self, beside: Option<&Path>, accepts: bool) -> (Prepared, Problems) {
         let settings = self.adapter_settings(beside);
         let found = plugins::discover(&settings.search);
@@ -240,8 +241,8 @@ impl Config {
         (Prepared { config: self, manifests, schemas, plans, settings, problems, limits }, refused)
     }
 
-    /// Removes the built-in sections whose library does not lie next to the binary: no section may accept a library that
-    /// no operator named.
+    /// Removes the built-in sections whose library does not lie next to the binary: a section must not accept a library
+    /// that no operator named.
     fn keep_built_in(&mut self, found: &[Found]) {
         let is_beside = |plugin: &str| {
             let mut beside = found.iter().filter(|found| found.place == Place::Beside);
@@ -252,7 +253,7 @@ impl Config {
         }
     }
 
-    /// `problems`, and why no runtime can be made of `[agent]`, where none of them says it already.
+    /// Adds the reason why the runtime of `[agent]` cannot be created, unless `problems` contain it already.
     pub fn without_runtime(&self, problems: Problems) -> Problems {
         let said = problems.0.iter().any(|problem| problem.key.starts_with("agent.") && problem.key != idle::FOLDER);
         match hermes_agent::build(&self.agent).err().filter(|_| !said) {
@@ -266,7 +267,7 @@ impl Config {
         }
     }
 
-    /// Where libraries are looked for.
+    /// Returns the folders that are searched for libraries.
     pub fn search_path(&self, beside: Option<&Path>) -> SearchPath {
         let mut folders = vec![self.home.join("plugins")];
         if self.host.plugins_dir != folders[0] {
@@ -275,7 +276,7 @@ impl Config {
         SearchPath { beside: beside.map(Path::to_owned), folders }
     }
 
-    /// Bounds and places for `plugins`.
+    /// Returns the limits and folders for `plugins`.
     pub fn adapter_settings(&self, beside: Option<&Path>) -> AdapterSettings {
         let host = &self.host;
         let mut settings = AdapterSettings::new(&self.home, self.search_path(beside));
@@ -300,12 +301,12 @@ impl Config {
         settings
     }
 
-    /// A variable of the process environment or of `.env`. For what is no configuration of ours.
+    /// Returns a variable of the process environment or of `.env`, for values outside of the configuration.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.origin.env.get(name).map(|(value, _)| value)
     }
 
-    /// The schemas of the plugins that instances use, asked side by side.
+    /// Returns the schemas of the plugins that instances use, asked concurrently.
     async fn schemas(&mut self, found: &[Found], settings: &AdapterSettings) -> BTreeMap<String, Json> {
         let used = |id: &str| self.adapters.values().any(|adapter| adapter.plugin == id && adapter.command.is_none());
         let asked = found.iter().filter_map(|found| {
@@ -331,8 +332,8 @@ impl Config {
     }
 }
 
-/// What is said of keys or values of which an adapter could not be asked. A running host keeps saying it until it reads
-/// its configuration again, so it does not say of a disk that it is full: that may be over by then.
+/// Returns the message about keys or values that an adapter could not check. A running host repeats it until a reload,
+/// so it does not state that the disk is full: there may be room by then.
 fn not_checked(what: &str, error: &LoadError) -> String {
     match error {
         LoadError::Unwritable { what: copy, path, .. } => {
@@ -347,8 +348,8 @@ fn not_checked(what: &str, error: &LoadError) -> String {
     }
 }
 
-/// The manifests as far as they decide which instances there are: a variable makes an instance only of a library that is
-/// accepted.
+/// Returns the manifests for the decision which instances exist: a variable creates an instance only of an accepted
+/// library.
 fn without_a_say(
     manifests: &BTreeMap<String, Manifest>,
     found: &[Found],
@@ -365,7 +366,7 @@ fn without_a_say(
     manifests
 }
 
-/// The readable manifests by id. A library beside the binary comes first and stays.
+/// Returns the readable manifests by id. Libraries beside the binary have priority.
 pub fn manifests_of(found: &[Found]) -> BTreeMap<String, Manifest> {
     let mut manifests = BTreeMap::new();
     let (beside, folders): (Vec<&Found>, Vec<&Found>) = found.iter().partition(|found| found.place == Place::Beside);

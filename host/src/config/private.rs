@@ -1,4 +1,4 @@
-//! Files that hold secrets: no adapter in a process of its own may read them.
+//! Files that contain secrets. No adapter in a process of its own may read them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::read::{Reference, reference, relative_to};
 use super::tree::{Node, Value};
 
-/// The files that a document takes secrets from, wherever in it.
+/// Returns the files of all secret references in a document.
 pub fn secret_files(tree: &BTreeMap<String, Node>, file: &Path) -> Vec<PathBuf> {
     let mut open: Vec<&Value> = tree.values().map(|node| &node.value).collect();
     let mut found = Vec::new();

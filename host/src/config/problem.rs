@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, all of it at once.
+//! The problems and warnings of a configuration.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,12 +9,12 @@ use super::model::Config;
 use super::tree::At;
 use crate::mask::Masker;
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody said anything.
+    /// No source: the default.
     Default,
-    /// A file, and where in it when that is known.
+    /// A file, and the place in it if it is known.
     File {
         /// The file.
         path: PathBuf,
@@ -42,14 +42,14 @@ impl fmt::Display for Source {
     }
 }
 
-/// One thing that must be mended before the host starts.
+/// A problem that prevents the start of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it stands.
+    /// The source of the value.
     pub source: Source,
-    /// The full key, `session.reset.mode`; empty for the file as a whole.
+    /// The full key, such as `session.reset.mode`; empty for the file as a whole.
     pub key: String,
-    /// What is wrong and what would be right.
+    /// The problem and the fix.
     pub sentence: String,
     /// The valid key that was probably meant.
     pub nearest: Option<String>,
@@ -69,29 +69,29 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that must be mended, in the order of the file.
+/// All problems, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
 impl Problems {
-    /// One problem alone.
+    /// Creates a list with one problem.
     pub fn one(source: Source, key: impl Into<String>, sentence: impl Into<String>) -> Self {
         Self(vec![Problem { source, key: key.into(), sentence: sentence.into(), nearest: None }])
     }
 
-    /// `value` when nothing is wrong.
+    /// Returns `value` if there is no problem.
     pub(super) fn or<T>(self, value: T) -> Result<T, Self> {
         if self.0.is_empty() { Ok(value) } else { Err(self.sorted()) }
     }
 
-    /// These problems and `more`, each once.
+    /// Combines two lists without duplicates.
     #[must_use]
     pub fn and(mut self, more: Self) -> Self {
         self.0.extend(more.0);
         self.sorted()
     }
 
-    /// These problems, each once, without any secret of `config`.
+    /// Removes duplicates and masks the secrets of `config`.
     #[must_use]
     pub fn of(self, config: &Config) -> Self {
         let masker = Masker::new(config.secrets().iter().map(|secret| secret.expose().to_owned()));
@@ -99,7 +99,8 @@ impl Problems {
         Self(self.0.into_iter().map(mask).collect()).sorted()
     }
 
-    /// The keys of `instance` that its adapter reads and one is about; an empty one stands for the section as a whole.
+    /// Returns the keys of `instance` that belong to its adapter and have a problem. An empty key stands for the
+    /// section as a whole.
     pub(super) fn of_own(&self, instance: &str) -> BTreeSet<&str> {
         let section = format!("adapter.{instance}");
         let own = self.0.iter().filter_map(|problem| match problem.key.strip_prefix(&section)? {
@@ -112,7 +113,7 @@ impl Problems {
         own.collect()
     }
 
-    /// Whether something is wrong with a file as a whole, so that what stands in it is not known.
+    /// Returns `true` if a file as a whole has a problem, so that its content is unknown.
     pub fn hide_others(&self) -> bool {
         self.0.iter().any(|problem| problem.key.is_empty() && matches!(problem.source, Source::File { .. }))
     }
@@ -145,14 +146,14 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Something the operator should hear although the host starts.
+/// A warning for the operator, with which the host still starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Where it stands.
+    /// The source of the value.
     pub source: Source,
-    /// The full key; empty where the source says it.
+    /// The full key; empty if the source is enough.
     pub key: String,
-    /// What, and what to do about it.
+    /// The problem and the fix.
     pub sentence: String,
 }
 
@@ -166,13 +167,13 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The nearest of `candidates` to `word`, if one is near enough to have been meant.
+/// Returns the candidate nearest to `word` if it is similar enough.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let slips_max = (word.chars().count() / 3).max(1);
     candidates
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
-        // A few slips of the keyboard, or a word that begins alike and goes on otherwise.
+        // A few typing errors, or a word with the same beginning.
         .filter(|(slips, candidate)| *slips <= slips_max || strsim::jaro_winkler(word, candidate) > 0.85)
         .min_by_key(|(slips, _)| *slips)
         .map(|(_, candidate)| candidate)

@@ -15,7 +15,7 @@ const CHILD_VARIABLES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "
 /// The proxies of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostProxy {
-    /// The proxies.
+    /// The settings.
     pub settings: ProxySettings,
     /// The variables or the key that set them.
     pub from: String,
@@ -70,7 +70,7 @@ pub(super) fn credentials(settings: &ProxySettings) -> impl Iterator<Item = Stri
     settings.http.iter().chain(&settings.https).flat_map(|text| proxy::credentials(text))
 }
 
-/// Returns the variables that tell the process of an adapter its proxies.
+/// Returns the variables that pass the proxies to the process of an adapter.
 pub fn child_variables(settings: &ProxySettings) -> Vec<(&'static str, String)> {
     let [http, http_lower, https, https_lower, no_proxy, no_proxy_lower] = CHILD_VARIABLES;
     let exceptions = ["localhost", "127.0.0.0/8", "::1"].iter().map(|host| (*host).to_owned());
@@ -86,7 +86,7 @@ pub fn child_variables(settings: &ProxySettings) -> Vec<(&'static str, String)> 
 }
 
 impl Config {
-    /// The proxies of an instance.
+    /// Returns the proxies of an instance.
     pub fn proxy_for(&self, instance: &str) -> ProxySettings {
         let mut settings = self.host.proxy.settings.clone();
         if let Some(own) = self.adapters.get(instance).and_then(|adapter| adapter.proxy.as_ref()) {
@@ -95,20 +95,20 @@ impl Config {
         settings
     }
 
-    /// One line about the proxies of the host, without credentials; `None` where nothing names one.
+    /// Returns one line about the proxies of the host, without credentials; `None` if there are none.
     pub fn proxy_line(&self) -> Option<String> {
         let proxy = &self.host.proxy;
         let line = proxy::describe(&proxy.settings)?;
         Some(format!("{line} (from {})", proxy.from))
     }
 
-    /// The proxy of an instance that has its own, without credentials.
+    /// Returns the proxy of an instance that has its own, without credentials.
     pub fn own_proxy_line(&self, instance: &str) -> Option<String> {
         self.adapters.get(instance)?.proxy.as_ref()?;
         Some(proxy::describe(&self.proxy_for(instance)).unwrap_or_else(|| "none; connects directly".to_owned()))
     }
 
-    /// Every credential in the proxies of the host and its instances.
+    /// Returns every credential in the proxies of the host and its instances.
     pub(super) fn proxy_credentials(&self) -> Vec<String> {
         let own = self.adapters.keys().map(|instance| self.proxy_for(instance));
         own.chain([self.host.proxy.settings.clone()])

@@ -1,7 +1,7 @@
-//! Checks a located tree against the table of keys and collects every problem.
+//! The check of a parsed file against the table of keys, which collects every problem.
 //!
-//! After this the values are known to be of their kind; who asks for one gets
-//! the default where nothing, or nothing valid, was written.
+//! After it the values have the type of their key. A missing or invalid value is replaced by the default when it is
+//! read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -13,16 +13,16 @@ use super::keys::{Key, Kind, RETIRED, find};
 use super::problem::{Problem, Problems, Source, Warning, nearest};
 use super::tree::{At, Node, Value, parse};
 
-/// A checked value and where it came from.
+/// A checked value and its source.
 #[derive(Clone, PartialEq)]
 pub struct Found {
-    /// The value, of the key's kind. A secret is its resolved string.
+    /// The value, in the type of the key. A secret is its resolved text.
     pub value: Value,
-    /// Where it came from.
+    /// The source of the value.
     pub source: Source,
 }
 
-/// Checked values by the path of their key. Secrets are among them, so `Debug` shows none.
+/// Checked values by the path of their key. Some are secrets, so `Debug` shows none.
 #[derive(Clone, Default)]
 pub struct Values(BTreeMap<&'static str, Found>);
 
@@ -32,24 +32,24 @@ impl std::fmt::Debug for Values {
     }
 }
 
-/// What reading needs to know, and what it finds out.
+/// The inputs and findings of reading a file.
 pub struct Reader<'a> {
     /// The file that is read.
     pub file: &'a Path,
     /// The variables.
     pub env: &'a Environment,
-    /// Whether a literal secret may stand in the file: only its owner reads it.
+    /// `true` if the file may contain literal secrets, because only its owner can read it.
     pub literal_secrets: bool,
-    /// Files that secrets are taken from.
+    /// Files from which secrets were read.
     pub secret_files: Vec<PathBuf>,
-    /// What must be mended.
+    /// The problems.
     pub problems: Problems,
-    /// What should be heard.
+    /// The warnings.
     pub warnings: Vec<Warning>,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of `file`, with nothing found yet.
+    /// Creates a reader of `file` without findings.
     pub fn new(file: &'a Path, env: &'a Environment) -> Self {
         let literal_secrets = std::fs::metadata(file).is_ok_and(|meta| meta.permissions().mode() & 0o077 == 0);
         Self {
@@ -62,24 +62,24 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The source of what stands at `at`.
+    /// Returns the source of a value at `at`.
     pub fn at(&self, at: At) -> Source {
         Source::File { path: self.file.to_owned(), at: Some(at) }
     }
 
-    /// Notes a problem at `at`.
+    /// Records a problem at `at`.
     pub fn problem(&mut self, at: At, key: &str, sentence: impl Into<String>) {
         let source = self.at(at);
         self.problems.push(source, key, sentence);
     }
 
-    /// Notes a key that does not exist, and the one that was probably meant.
+    /// Records an unknown key, and the key that was probably meant.
     pub fn unknown(&mut self, at: At, key: &str, nearest: Option<String>) {
         let source = self.at(at);
         self.problems.0.push(Problem { source, key: key.to_owned(), sentence: "unknown key".to_owned(), nearest });
     }
 
-    /// Checks `table`, whose keys are `<path>.<key>` in `keys` and are called `<shown>.<key>`.
+    /// Checks `table`. Its keys are `<path>.<key>` in `keys` and `<shown>.<key>` in messages.
     pub fn table(
         &mut self,
         table: &BTreeMap<String, Node>,
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the value when it is of `kind`; else notes why it is not.
+    /// Returns the value if it has this type, otherwise records a problem.
     fn check(&mut self, kind: Kind, node: &Node, shown: &str) -> Option<Value> {
         match check_kind(kind, &node.value) {
             Ok(()) if kind == Kind::Secret => self.secret(node, shown).map(Value::String),
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Resolves a reference to a secret; a literal only where nobody else reads the file.
+    /// Resolves a reference to a secret. A literal is accepted only if nobody else can read the file.
     pub fn secret(&mut self, node: &Node, shown: &str) -> Option<String> {
         match &node.value {
             Value::String(literal) if self.literal_secrets => Some(literal.clone()),
@@ -198,7 +198,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Resolves a proxy: a text without a password may stand in any file.
+    /// Resolves a proxy. A text without a password is accepted in any file.
     fn proxy(&mut self, node: &Node, shown: &str) -> Option<String> {
         let text = match &node.value {
             Value::String(text) if hermes_adapter_net::proxy::credentials(text).is_empty() => text.clone(),
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Resolves what a reference names.
+    /// Resolves the target of a reference.
     pub fn resolve(&mut self, reference: Reference<'_>, at: At, shown: &str) -> Option<String> {
         match reference {
             Reference::Env(name) => match self.env.get(name) {
@@ -261,12 +261,12 @@ impl<'a> Reader<'a> {
 
 const SECRET_SHAPE: &str = "must be { env = \"NAME\" } or { file = \"path\" }";
 
-/// Where a secret lies.
+/// The place of a secret.
 #[derive(Clone, Copy, Debug)]
 pub enum Reference<'a> {
-    /// In a variable.
+    /// A variable.
     Env(&'a str),
-    /// In a file.
+    /// A file.
     File(&'a str),
 }
 
@@ -281,12 +281,12 @@ pub fn reference(value: &Value) -> Option<Reference<'_>> {
     }
 }
 
-/// `path`, taken from the folder of `file` when it is relative.
+/// Resolves `path` relative to the folder of `file`.
 pub fn relative_to(file: &Path, path: &str) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).join(path)
 }
 
-/// Says what is wrong with `value`, if anything.
+/// Checks the type and range of `value`. The error is a sentence.
 fn check_kind(kind: Kind, value: &Value) -> Result<(), String> {
     let wrong = |wanted: &str| Err(format!("must be {wanted}, not {}", value.type_name()));
     match (kind, value) {
@@ -306,7 +306,7 @@ fn check_kind(kind: Kind, value: &Value) -> Result<(), String> {
         (Kind::List | Kind::Paths | Kind::Words(_), _) => wrong("a list of strings"),
         (Kind::QualifiedIds, Value::Array(items)) => strings(items)?.iter().try_for_each(|id| check_qualified(id)),
         (Kind::QualifiedIds, _) => wrong("a list of strings"),
-        // The shape of a secret is judged where it is resolved.
+        // The shape of a secret is checked when it is resolved.
         (Kind::Secret, Value::String(_) | Value::Table(_)) => Ok(()),
         (Kind::Secret, other) => Err(format!("{SECRET_SHAPE}, not {}", other.type_name())),
         (Kind::Texts, Value::Table(table)) => table.iter().try_for_each(|(name, node)| check_text(name, &node.value)),
@@ -315,7 +315,7 @@ fn check_kind(kind: Kind, value: &Value) -> Result<(), String> {
         (Kind::Listen, _) => wrong("a string such as \"127.0.0.1:8640\""),
         (Kind::Url, Value::String(url)) => check_url(url),
         (Kind::Url, _) => wrong("a string such as \"https://api.example/v1\""),
-        // As a secret, its shape is judged where it is resolved.
+        // Like that of a secret, its shape is checked when it is resolved.
         (Kind::Proxy, Value::String(_) | Value::Table(_)) => Ok(()),
         (Kind::Proxy, _) => wrong("a string such as \"http://127.0.0.1:3128\""),
         (Kind::Chat, value) => check_chat(value),
@@ -364,7 +364,7 @@ fn check_qualified(id: &str) -> Result<(), String> {
 }
 
 fn check_text(name: &str, value: &Value) -> Result<(), String> {
-    // People type it behind a command.
+    // Users type the name after a command.
     let is_word = name.len() <= 64 && !name.is_empty() && !name.contains(char::is_whitespace) && !name.starts_with('-');
     match value {
         _ if !is_word => Err(format!("{name:?} cannot be a name; write one word of at most 64 bytes")),
@@ -382,7 +382,7 @@ fn check_listen(address: &str) -> Result<(), String> {
 }
 
 fn check_url(url: &str) -> Result<(), String> {
-    // The words of whoever asks there; a user name or a password in it would be shown.
+    // The same check as in the client. A user name or a password in the address would be shown.
     match hermes_adapter_net::client::base_url(url) {
         Ok(_) if !url.contains(char::is_whitespace) => Ok(()),
         Ok(_) => Err("must have no white space, as in \"https://api.example/v1\"".to_owned()),
@@ -409,14 +409,14 @@ fn check_chat(value: &Value) -> Result<(), String> {
     }
 }
 
-/// Whether a name can be an instance: it stands in session keys, paths and targets.
+/// Returns `true` for a valid instance name, which is used in session keys, paths and targets.
 pub fn is_instance_name(name: &str) -> bool {
     name.len() <= 64
         && name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// The key that was probably meant: a sibling that reads alike, or the same name elsewhere.
+/// Returns the key that was probably meant: a similar sibling, or the same name elsewhere.
 fn nearest_key(path: &str, keys: &[&'static Key]) -> Option<String> {
     let (parent, leaf) = path.rsplit_once('.').unwrap_or(("", path));
     let prefix = if parent.is_empty() { String::new() } else { format!("{parent}.") };
@@ -436,35 +436,35 @@ fn join(path: &str, name: &str) -> String {
 }
 
 impl Values {
-    /// What was said about `path`, if anything.
+    /// Returns the written value of `path`.
     pub fn get(&self, path: &str) -> Option<&Found> {
         self.0.get(path)
     }
 
-    /// Sets a value from outside of the file.
+    /// Sets a value from another source than the file.
     pub fn set(&mut self, key: &'static Key, value: Value, source: Source) {
         self.0.insert(key.path, Found { value, source });
     }
 
-    /// These values, with `over` winning.
+    /// Returns these values overridden by `over`.
     pub fn overridden(&self, over: &Self) -> Self {
         let mut all = self.clone();
         all.0.extend(over.0.iter().map(|(path, found)| (*path, found.clone())));
         all
     }
 
-    /// Takes a value away.
+    /// Removes a value.
     pub fn forget(&mut self, path: &str) {
         self.0.remove(path);
     }
 
-    /// The value of `key`, or its default; `None` where it has none.
+    /// Returns the value of `key`, or its default; `None` if it has no default.
     pub fn value(&self, key: &Key) -> Option<Value> {
         self.get(key.path).map(|found| found.value.clone()).or_else(|| default_of(key))
     }
 }
 
-/// The default of a key as a value.
+/// Returns the default of a key as a value.
 pub fn default_of(key: &Key) -> Option<Value> {
     if key.default.is_empty() {
         return None;
@@ -473,7 +473,7 @@ pub fn default_of(key: &Key) -> Option<Value> {
     table.remove("x").map(|node| node.value)
 }
 
-/// Reads the value of a variable as `kind`, or says what it must be.
+/// Converts the text of a variable to this type. The error is a sentence.
 pub fn from_variable(kind: Kind, text: &str) -> Result<Value, String> {
     let value = match kind {
         Kind::Bool => match text.trim().to_ascii_lowercase().as_str() {

@@ -1,8 +1,7 @@
-//! `session.reset`: one rule for all chats, and others by type.
+//! `session.reset`: one rule for all chats, and rules by chat type.
 //!
-//! A type's own key wins over the plain one, and an adapter's section over `[session]`
-//! as a whole: a plain key there is meant for all of its chats, so it takes the place
-//! of what `[session]` says about some.
+//! A key of a chat type overrides the general key, and an adapter's section overrides `[session]` as a whole: a general
+//! key in it applies to all chats of the adapter, so it also replaces the keys by type of `[session]`.
 
 use std::time::Duration;
 
@@ -15,12 +14,12 @@ use super::tree::Value;
 
 const TYPES: [&str; 4] = ["dm", "group", "channel", "thread"];
 
-/// Keys that a type may say differently.
+/// Keys that can be set by chat type.
 const TYPED: [&str; 3] = ["mode", "at_hour", "idle_minutes"];
 
 const ZONE: &str = "session.reset.zone";
 
-/// The rules of `[session]`, or of one adapter.
+/// Returns the rules of `[session]`, or of one adapter.
 pub fn rules(get: &Get<'_>) -> ResetRules {
     let zone = get.text(ZONE).and_then(|name| TimeZone::get(&name).ok()).unwrap_or_else(TimeZone::system);
     let notify = get.on("session.reset.notify");
@@ -40,7 +39,7 @@ pub fn rules(get: &Get<'_>) -> ResetRules {
     ResetRules { dm: rule("dm"), group: rule("group"), channel: rule("channel"), thread: rule("thread") }
 }
 
-/// The values of `[session]` under those of an adapter's section, where that says something for all of its chats.
+/// Returns the values of `[session]` without the keys by type that an adapter's section replaces.
 pub fn under(values: &Values, section: &Values) -> Values {
     let mut values = values.clone();
     for name in TYPED {
@@ -53,7 +52,7 @@ pub fn under(values: &Values, section: &Values) -> Values {
     values
 }
 
-/// Notes a zone that is not known.
+/// Records an unknown time zone.
 pub fn check(reader: &mut Reader<'_>, values: &Values, shown: &str) {
     if let Some(found) = values.get(ZONE)
         && let Value::String(name) = &found.value

@@ -1,8 +1,7 @@
-//! Applies what the manifests say about variables and secrets.
+//! Applies the variables and secrets of the manifests.
 //!
-//! A manifest names variables that stand for keys (`TELEGRAM_BOT_TOKEN` for
-//! `token`); one that `enables` makes an instance without a section. A section
-//! always wins over a variable, and a disagreement is a warning.
+//! A manifest names variables that set keys (`TELEGRAM_BOT_TOKEN` for `token`); a variable that `enables` creates an
+//! instance without a section. A section overrides a variable, and a conflict is a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +18,12 @@ use super::section::{Own, Section, host_keys};
 use super::tree::{At, Node, Value};
 
 impl Config {
-    /// Adds what the environment says about the adapters of `manifests` (by plugin id):
-    /// instances that a variable enables, keys that a variable sets.
+    /// Adds the variables of the adapters in `manifests` (by plugin id): instances that a variable enables, and keys
+    /// that a variable sets.
     ///
     /// # Errors
     ///
-    /// Variables that cannot be read as their key, and secrets written out in a file that others may read.
+    /// Variables that cannot be converted to their key, and literal secrets in a file that others can read.
     pub fn resolve(&mut self, manifests: &BTreeMap<String, Manifest>) -> Result<(), Problems> {
         let mut problems = Problems::default();
         for (plugin, manifest) in manifests {
@@ -49,7 +48,7 @@ impl Config {
         problems.or(())
     }
 
-    /// Every variable of a manifest that is set, current names before retired ones.
+    /// Returns every variable of a manifest that is set, current names before retired ones.
     fn hits(&mut self, manifest: &Manifest) -> Vec<Hit> {
         let mut hits = Vec::new();
         let (current, retired): (Vec<_>, Vec<_>) = manifest.env.iter().partition(|name| name.retired_for.is_empty());
@@ -67,8 +66,8 @@ impl Config {
         hits
     }
 
-    /// The instance that the variables of a plugin are about: the one of its name, else its
-    /// only one, else a new one if a variable enables it.
+    /// Returns the instance for the variables of a plugin: the one of its name, otherwise its only one, otherwise a new
+    /// one if a variable enables it.
     fn instance_for(&self, plugin: &str, hits: &[Hit]) -> Option<String> {
         let of_plugin: Vec<&String> =
             self.adapters.iter().filter(|(_, adapter)| adapter.plugin == plugin).map(|(name, _)| name).collect();
@@ -127,7 +126,7 @@ impl Config {
         });
     }
 
-    /// Every value that must not appear in a text that leaves.
+    /// Returns every value that must not appear in outgoing text.
     pub fn secrets(&self) -> Vec<hermes_core::secret::Secret> {
         let own = self.adapters.values().flat_map(|adapter| adapter.section.own.values()).flat_map(|own| &own.secrets);
         let mut all: BTreeSet<String> = own.cloned().collect();
@@ -144,7 +143,7 @@ struct Hit {
     source: Source,
 }
 
-/// A scalar as a variable would write it.
+/// Formats a scalar as the text of a variable.
 fn as_text(value: &Json) -> String {
     match value {
         Json::String(text) => text.trim().to_owned(),
@@ -152,7 +151,7 @@ fn as_text(value: &Json) -> String {
     }
 }
 
-/// Adds the thread to a home channel that is text from a variable; a section's own is left alone.
+/// Adds the thread to a home channel that comes from a variable. A home channel of a section is not changed.
 fn home_thread(section: &mut Section, hit: Hit) {
     let key = find(host_keys(), "home_channel").expect("it is in the table");
     let Some(found) = section.host.get(key.path) else { return };

@@ -1,8 +1,7 @@
-//! `config sample`: the whole file with every key, its default and its sentence.
+//! `config sample`: a complete file with every key, its default and its description.
 //!
-//! What has a default stands there with it; what has none, and every adapter
-//! section, is a comment that works when its `# ` is taken away. The sample
-//! itself gives no message, which a test checks.
+//! Keys with a default are written with it. Keys without one, and most adapter sections, are comments that work when
+//! their `# ` is removed. The sample itself causes no problem and no warning, which a test checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,10 +14,10 @@ use super::schema;
 use super::secrets::{self, is_secret};
 use super::show::{section_keys, toml};
 
-/// How wide a comment is.
+/// The width of a comment, in characters.
 const WIDTH: usize = 100;
 
-/// The documented sample, with a section for each adapter that was found.
+/// Returns the documented sample, with a section for each adapter that was found.
 pub fn sample(manifests: &BTreeMap<String, Manifest>, schemas: &BTreeMap<String, Json>) -> String {
     let mut out = String::new();
     comment(&mut out, "", "Everything hermes-host can be told, with its defaults. A file needs only what differs.");
@@ -61,7 +60,7 @@ fn entry(out: &mut String, name: &str, key: &Key, lead: &str) {
     if key.path == "agent.runtime" {
         line(out, "# ", format!("{name} = {}", key.default));
     } else if key.default.is_empty() {
-        // An example must not become a setting by being read, so it is always a comment.
+        // An example must not become a setting by accident, so it is always a comment.
         let lead = if lead.is_empty() { "# " } else { lead };
         line(out, lead, format!("{name} = {}", key.example));
     } else {
@@ -80,7 +79,7 @@ fn adapter(out: &mut String, manifest: &Manifest, schema: Option<&Json>) {
         let enables = if name.enables { ", and starts the adapter without a section" } else { "" };
         comment(out, "", &format!("{} in the environment stands for `{}`{enables}.", name.name, name.key));
     }
-    // The sample starts what a host without a file starts.
+    // The sample starts the same adapters as a host without a file.
     let lead = if super::load::built_in().contains_key(&manifest.id) { "" } else { "# " };
     line(out, lead, format!("[adapter.{}]", manifest.id));
     let Some(root) = schema else { return };
@@ -96,7 +95,7 @@ fn adapter(out: &mut String, manifest: &Manifest, schema: Option<&Json>) {
     }
 }
 
-/// What to write for a key of an adapter: its default, else something of its type.
+/// Returns an example for a key of an adapter: its default, or a value of its type.
 fn own_example(manifest: &Manifest, root: &Json, name: &str, property: &Json) -> String {
     if is_secret(manifest, name) || secrets::marked(root, property, 0) {
         let variable = manifest.env.iter().find(|env| env.key == name && env.retired_for.is_empty());
@@ -129,7 +128,7 @@ fn line(out: &mut String, lead: &str, text: String) {
     let _ = writeln!(out, "{lead}{text}");
 }
 
-/// A comment of one or more lines. `lead` stands before its `#`.
+/// Writes a comment of one or more lines. `lead` is written before its `#`.
 fn comment(out: &mut String, lead: &str, text: &str) {
     let mut row = String::new();
     for word in text.split_whitespace() {

@@ -1,9 +1,8 @@
-//! Checks an adapter's own keys against the JSON Schema that it hands out.
+//! The check of an adapter's own keys against its JSON Schema.
 //!
-//! It knows the part of JSON Schema that derived schemas use: types, enums,
-//! bounds, properties, items, references, alternatives. A pattern is not judged;
-//! the adapter itself does. An object with named properties is closed unless its
-//! schema opens it, because a key that nobody reads is a mistake.
+//! It supports the part of JSON Schema that derived schemas use: types, enums, bounds, properties, items, references,
+//! alternatives. Patterns are left to the adapter. An object with named properties is closed unless its schema opens
+//! it, because an unread key is a mistake.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +10,12 @@ use serde_json::{Map, Value as Json};
 
 use super::problem::nearest;
 
-/// One thing that a schema forbids.
+/// One violation of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The path of the value, `routes.0.path`; empty for the whole.
+    /// The path of the value, such as `routes.0.path`; empty for the whole.
     pub path: String,
-    /// What is wrong.
+    /// The problem.
     pub sentence: String,
     /// The key that was probably meant.
     pub nearest: Option<String>,
@@ -35,17 +34,17 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// References may point in circles; nothing sensible is nested deeper.
+/// The depth limit: references may be circular.
 const DEPTH_MAX: usize = 32;
 
-/// Everything in `value` that `schema` forbids. `also` are keys of the root that the host owns.
+/// Returns every violation of `schema` in `value`. `also` are keys of the root that the host owns.
 pub fn check(schema: &Json, value: &Json, also: &[&str]) -> Vec<Finding> {
     let mut checker = Checker { root: schema, also, findings: Vec::new() };
     checker.visit(schema, value, "", 0);
     checker.findings
 }
 
-/// Reads text from a variable as the type that `schema` asks for; text where it asks for none.
+/// Converts the text of a variable to the type of `schema`; it stays text if there is none.
 pub fn from_text(root: &Json, schema: &Json, text: &str) -> Json {
     let types = types_of(root, schema, 0);
     let asks = |name: &str| types.contains(name);
@@ -74,7 +73,7 @@ pub fn from_text(root: &Json, schema: &Json, text: &str) -> Json {
     Json::from(text)
 }
 
-/// The schema of one property of the root.
+/// Returns the schema of one property of the root.
 pub fn property<'a>(root: &'a Json, name: &str) -> Option<&'a Json> {
     let mut found = None;
     properties(root, root, 0, &mut |key, schema| {
@@ -85,7 +84,7 @@ pub fn property<'a>(root: &'a Json, name: &str) -> Option<&'a Json> {
     found
 }
 
-/// Calls `each` with every property that `schema` names, alternatives and references included.
+/// Calls `each` with every property of `schema`, including those of alternatives and references.
 pub fn properties<'a>(root: &'a Json, schema: &'a Json, depth: usize, each: &mut impl FnMut(&'a str, &'a Json)) {
     if depth > DEPTH_MAX {
         return;
@@ -104,7 +103,7 @@ pub fn properties<'a>(root: &'a Json, schema: &'a Json, depth: usize, each: &mut
     }
 }
 
-/// The names of the types that `schema` admits.
+/// Returns the names of the types that `schema` allows.
 pub fn types_of<'a>(root: &'a Json, schema: &'a Json, depth: usize) -> BTreeSet<&'a str> {
     let mut types = BTreeSet::new();
     let Some(object) = schema.as_object().filter(|_| depth <= DEPTH_MAX) else { return types };
@@ -126,7 +125,7 @@ pub fn types_of<'a>(root: &'a Json, schema: &'a Json, depth: usize) -> BTreeSet<
     types
 }
 
-/// The first of the words that `schema` admits, if it names words.
+/// Returns the first word that `schema` allows, if it lists words.
 pub fn first_word<'a>(root: &'a Json, schema: &'a Json, depth: usize) -> Option<&'a Json> {
     let object = schema.as_object().filter(|_| depth <= DEPTH_MAX)?;
     let own = object.get("const").or_else(|| object.get("enum").and_then(Json::as_array)?.first());
@@ -136,12 +135,12 @@ pub fn first_word<'a>(root: &'a Json, schema: &'a Json, depth: usize) -> Option<
     })
 }
 
-/// What `$ref` points at; only places inside of the same document.
+/// Returns the target of `$ref` if it is in the same document.
 pub fn target<'a>(root: &'a Json, schema: &Map<String, Json>) -> Option<&'a Json> {
     root.pointer(schema.get("$ref")?.as_str()?.strip_prefix('#')?)
 }
 
-/// The sentence about a required key that is missing.
+/// Returns the message about a missing required key.
 pub fn needs(name: &str) -> String {
     format!("needs the key `{name}`")
 }
@@ -225,9 +224,9 @@ impl<'a> Checker<'a> {
         self.find(path, &format!("must be {}", words.join(" or ")));
     }
 
-    /// The findings of the alternative that fits best, when none fits.
+    /// Adds the findings of the best alternative if none matches.
     fn alternatives(&mut self, parts: &'a [Json], value: &Json, path: &str, depth: usize) {
-        // A documented enum comes as one constant each: its words are said together.
+        // A documented enum is a list of constants: its words are reported together.
         let words: Option<Vec<&Json>> = parts.iter().map(|part| part.get("const")).collect();
         if let Some(words) = words.filter(|words| words.len() > 1 && !words.contains(&value)) {
             let words: Vec<String> = words.iter().filter(|word| !word.is_null()).map(|word| word.to_string()).collect();

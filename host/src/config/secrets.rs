@@ -1,9 +1,8 @@
-//! Which of an adapter's values are secret, at any depth.
+//! The secret values of an adapter's keys, at any depth.
 //!
-//! A manifest names keys in `secrets`; a schema marks properties with `writeOnly`
-//! or `format: password`. Whatever stands at such a place, or below it, is a
-//! secret: it is refused in a file that others may read, masked in texts that
-//! leave, and never shown.
+//! A manifest names keys in `secrets`; a schema marks properties with `writeOnly` or `format: password`. Every value at
+//! or below such a place is a secret: it is refused in a file that others can read, masked in outgoing text, and never
+//! shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +16,7 @@ use super::problem::{Problems, Source, Warning};
 use super::schema;
 use super::section::Own;
 
-/// Nothing sensible is nested deeper.
+/// The depth limit: references may be circular.
 const DEPTH_MAX: usize = 32;
 
 impl Config {
@@ -62,8 +61,8 @@ impl Config {
         passed.map(warn).collect()
     }
 
-    /// Finds the secrets that were written out, by the manifests and by the schemas that are known.
-    /// Each is hidden from then on, or a problem where others may read the file.
+    /// Finds literal secrets by the known manifests and schemas. Each is hidden from then on, or a problem if others
+    /// can read the file.
     pub(super) fn check_literals(
         &mut self,
         manifests: &BTreeMap<String, Manifest>,
@@ -76,7 +75,7 @@ impl Config {
             let schema = schemas.get(&adapter.plugin).unwrap_or(&Json::Null);
             for (key, own) in &mut adapter.section.own {
                 for Literal { path, text } in literals(manifest, schema, key, own) {
-                    // Refused or not, no sentence about another fault may show it.
+                    // The secret is hidden in any case, because messages about other problems might contain it.
                     own.secrets.push(text);
                     own.hidden.insert(path.clone());
                     if self.origin.literal_secrets || own.from_variable {
@@ -97,14 +96,14 @@ impl Config {
     }
 }
 
-/// A secret in the words of the file.
+/// A literal secret.
 struct Literal {
-    /// Its path within its key; empty for the key itself.
+    /// The path within its key; empty for the key itself.
     path: String,
     text: String,
 }
 
-/// Every secret in a key that came by no reference.
+/// Returns every secret of a key that is not a reference.
 fn literals(manifest: &Manifest, root: &Json, key: &str, own: &Own) -> Vec<Literal> {
     let mut schemas = Vec::new();
     schema::properties(root, root, 0, &mut |name, schema| {
@@ -114,7 +113,7 @@ fn literals(manifest: &Manifest, root: &Json, key: &str, own: &Own) -> Vec<Liter
     });
     let mut walk = Walk { manifest, root, found: Vec::new() };
     walk.visit(&schemas, &own.value, &[key], false);
-    // A reference that leads nowhere has its problem already and left an empty text.
+    // A broken reference has its own problem and left an empty text.
     walk.found.retain(|literal| !literal.text.is_empty() && !own.hidden.contains(&literal.path));
     walk.found
 }
@@ -161,25 +160,25 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether the manifest calls a key a secret, or a place in it: `token`, `webhook.secret`.
-/// The number of an entry in a list may be left out.
+/// Returns `true` if the manifest lists a key or a nested key as a secret: `token`, `webhook.secret`. Indexes of list
+/// entries are left out.
 fn names(manifest: &Manifest, path: &[&str]) -> bool {
     let named: Vec<&str> = path.iter().copied().filter(|part| part.parse::<usize>().is_err()).collect();
     is_secret(manifest, &named.join("."))
 }
 
-/// Whether the manifest calls a key a secret.
+/// Returns `true` if the manifest lists a key as a secret.
 pub fn is_secret(manifest: &Manifest, key: &str) -> bool {
     manifest.secrets.iter().any(|secret| secret == key)
 }
 
-/// Whether a schema says that what it describes is only ever written.
+/// Returns `true` if a schema marks its value as write-only or as a password.
 pub fn marked(root: &Json, schema: &Json, depth: usize) -> bool {
     let own = schema["writeOnly"] == true || schema["format"] == "password";
     own || depth < DEPTH_MAX && parts(root, schema).into_iter().any(|part| marked(root, part, depth + 1))
 }
 
-/// What `schema` says of the member `name` of a table.
+/// Collects the schemas of the member `name` of a table.
 fn members<'a>(root: &'a Json, schema: &'a Json, name: &str, depth: usize, found: &mut Vec<&'a Json>) {
     if depth > DEPTH_MAX {
         return;
@@ -191,7 +190,7 @@ fn members<'a>(root: &'a Json, schema: &'a Json, name: &str, depth: usize, found
     }
 }
 
-/// What `schema` says of the entries of a list.
+/// Collects the schemas of the entries of a list.
 fn items<'a>(root: &'a Json, schema: &'a Json, depth: usize, found: &mut Vec<&'a Json>) {
     if depth > DEPTH_MAX {
         return;
@@ -203,15 +202,15 @@ fn items<'a>(root: &'a Json, schema: &'a Json, depth: usize, found: &mut Vec<&'a
     }
 }
 
-/// The schemas that `schema` is made of: what it points at, and its alternatives.
+/// Returns the schemas that `schema` consists of: the target of its reference, and its alternatives.
 fn parts<'a>(root: &'a Json, schema: &'a Json) -> Vec<&'a Json> {
     let target = schema.as_object().and_then(|object| schema::target(root, object));
     let alternatives = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|word| schema[word].as_array()).flatten();
     target.into_iter().chain(alternatives).collect()
 }
 
-/// The value of a key to show: [`MASK`] at each hidden place; `looks` judges names where nobody
-/// has said which are secret.
+/// Returns the value of a key for display, with [`MASK`] at each hidden place. `looks` decides by name if no manifest
+/// lists the secrets.
 pub fn shown(value: &Json, hidden: &BTreeSet<String>, looks: &dyn Fn(&str) -> bool) -> Json {
     shown_at(value, "", hidden, looks)
 }

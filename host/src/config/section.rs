@@ -1,8 +1,8 @@
 //! One `[adapter.<instance>]` section: the host's keys, and the adapter's own.
 //!
-//! The host knows its own keys by heart and the adapter's only by the schema the
-//! adapter hands out, so an own key is kept with the place of every value in it
-//! until [`super::plans`] can judge it. References to secrets are resolved here.
+//! The host knows the types of its own keys, but those of the adapter only from the adapter's schema. Therefore an own
+//! key is kept with the place of every value in it until [`super::plans`] can check it. References to secrets are
+//! resolved here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,10 +15,10 @@ use super::read::{Reader, Values, is_instance_name, reference};
 use super::resets;
 use super::tree::{At, Node, Value};
 
-/// What was written in a section, and where.
+/// The written content of a section, with places.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// Where the section itself comes from.
+    /// The source of the section.
     pub source: Source,
     /// The host's keys.
     pub host: Values,
@@ -29,22 +29,22 @@ pub struct Section {
 /// One of the adapter's own keys. Its `Debug` shows no value.
 #[derive(Clone)]
 pub struct Own {
-    /// The value, references resolved.
+    /// The value with resolved references.
     pub value: Json,
-    /// Where it came from.
+    /// The source of the value.
     pub source: Source,
     /// Resolved secrets inside of the value.
     pub secrets: Vec<String>,
     /// The paths of secrets within this key, as in `places`.
     pub hidden: BTreeSet<String>,
-    /// The place of each value inside, by its path within this key (`routes.0.path`).
+    /// The place of each nested value, by its path within this key (`routes.0.path`).
     pub places: BTreeMap<String, At>,
-    /// Whether it is text from a variable, to be read as the type that the schema asks for.
+    /// `true` if it is text from a variable, to be converted to the type of the schema.
     pub from_variable: bool,
 }
 
 impl Own {
-    /// Where the value at `path` within this key comes from.
+    /// Returns the source of the value at `path` within this key.
     pub fn place(&self, path: &str) -> Source {
         match (&self.source, self.places.get(path)) {
             (Source::File { path, .. }, Some(at)) => Source::File { path: path.clone(), at: Some(*at) },
@@ -59,7 +59,7 @@ impl fmt::Debug for Own {
     }
 }
 
-/// Every key that the host owns in an adapter section.
+/// Returns every key of an adapter section that the host owns.
 pub fn host_keys() -> Vec<&'static Key> {
     ADAPTER_KEYS
         .iter()
@@ -68,7 +68,7 @@ pub fn host_keys() -> Vec<&'static Key> {
         .collect()
 }
 
-/// The scope of the host's own key-value pairs. An instance of this name would share it.
+/// The scope of the host's own key-value pairs. An instance with this name would share it.
 const HOST: &str = "host";
 
 /// Reads all sections below `adapter`.
@@ -138,7 +138,7 @@ fn read(reader: &mut Reader<'_>, table: &BTreeMap<String, Node>, at: At, shown: 
             );
             continue;
         }
-        // The short form is the full form: a table of one key below `session`.
+        // The short form equals a table with one key below `session`.
         let mut values = Values::default();
         reader.table(&BTreeMap::from([(name.clone(), node.clone())]), "session", shown, &keys, &mut values);
         host = host.overridden(&values);
@@ -160,7 +160,7 @@ fn read_own(reader: &mut Reader<'_>, node: &Node, shown: &str) -> Own {
     own
 }
 
-/// The value as JSON, with every `{ env = … }` and `{ file = … }` replaced by what it names.
+/// Converts a value to JSON and replaces every `{ env = … }` and `{ file = … }` by its target.
 fn resolve(reader: &mut Reader<'_>, node: &Node, shown: &str, path: &str, own: &mut Own) -> Json {
     own.places.insert(path.to_owned(), node.at);
     if let Some(reference) = reference(&node.value) {
@@ -170,7 +170,7 @@ fn resolve(reader: &mut Reader<'_>, node: &Node, shown: &str, path: &str, own: &
                 own.hidden.insert(path.to_owned());
                 Json::String(secret)
             }
-            // The problem is noted; an empty text keeps the type right for what is checked later.
+            // The problem is recorded; an empty text keeps the type right for later checks.
             None => Json::String(String::new()),
         };
     }

@@ -1,4 +1,4 @@
-//! The effective configuration for people, and its JSON Schema. Secrets are masked.
+//! The display of the effective configuration, and its JSON Schema. Secrets are masked.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use super::section::host_keys;
 pub struct Shown {
     /// The full key.
     pub key: String,
-    /// The value, as TOML would write it; a secret is masked.
+    /// The value in TOML syntax; a secret is masked.
     pub value: String,
-    /// Where it came from.
+    /// The source of the value.
     pub source: String,
 }
 
 impl Config {
-    /// Every effective value with its source: all keys of the table, and what adapter sections say.
+    /// Returns every effective value with its source: all keys of the table, and the keys of adapter sections.
     pub fn show(&self, manifests: &BTreeMap<String, Manifest>) -> Vec<Shown> {
         let mut all = vec![Shown {
             key: "home".to_owned(),
@@ -59,7 +59,7 @@ impl Config {
         all
     }
 
-    /// The values that only a start reads. To compare, not to show: there are secrets among them.
+    /// Returns the values that are read only at the start. For comparison only, because they contain secrets.
     pub fn for_the_start(&self) -> BTreeMap<&'static str, String> {
         let own = KEYS.iter().filter(|key| is_for_the_start(key.path));
         own.map(|key| {
@@ -69,7 +69,7 @@ impl Config {
         .collect()
     }
 
-    /// The keys whose values differ from those that a start has read.
+    /// Returns the keys whose values differ from those at the start.
     pub fn changed_for_the_next_start(&self, started_with: &BTreeMap<&'static str, String>) -> Vec<String> {
         let now = self.for_the_start();
         now.iter()
@@ -78,7 +78,7 @@ impl Config {
             .collect()
     }
 
-    /// The proxy variables that are used, where no key wins over them.
+    /// Returns the proxy variables in use, unless a key overrides them.
     fn shown_proxy(&self) -> Option<Shown> {
         if self.origin.values.get("host.proxy").is_some() {
             return None;
@@ -88,7 +88,7 @@ impl Config {
         Some(Shown { key: "host.proxy".to_owned(), value: toml(&Json::from(value)), source })
     }
 
-    /// One value; for keys whose default depends on others, the one that is used.
+    /// Returns one value. If its default depends on other keys, it is the value in use.
     fn shown_key(&self, key: &Key, found: Option<&Found>) -> Option<Shown> {
         let used = match key.path {
             "agent.runtime" => Some(self.agent.runtime.as_str().to_owned()),
@@ -111,7 +111,7 @@ fn shown(key: &str, kind: Kind, found: Option<&Found>, default: Option<Json>) ->
     Some(Shown { key: key.to_owned(), value, source: source.to_string() })
 }
 
-/// Whether a key is read at the start only, since what it belongs to lives as long as the process.
+/// Returns `true` if a key is read only at the start, because its subject exists as long as the process.
 fn is_for_the_start(path: &str) -> bool {
     const LIVE: &[&str] = &[
         "host.drain_s",
@@ -132,13 +132,13 @@ fn is_for_the_start(path: &str) -> bool {
     section && !LIVE.contains(&path) || LIMITS.contains(&path)
 }
 
-/// Whether the name of a key of an unknown adapter suggests a secret.
+/// Returns `true` if the name of a key of an unknown adapter suggests a secret.
 fn looks_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["token", "secret", "password", "passphrase", "key", "credential"].iter().any(|word| name.contains(word))
 }
 
-/// A value as TOML would write it on one line.
+/// Formats a value as TOML on one line.
 pub fn toml(value: &Json) -> String {
     match value {
         Json::Object(table) => {
@@ -146,12 +146,12 @@ pub fn toml(value: &Json) -> String {
             if pairs.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", pairs.join(", ")) }
         }
         Json::Array(items) => format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", ")),
-        // JSON escapes every control character in a way that TOML reads, too.
+        // The escapes of JSON strings are valid in TOML, too.
         other => other.to_string(),
     }
 }
 
-/// The JSON Schema of `plugins.toml`, with the adapters' own schemas by plugin id in it.
+/// Returns the JSON Schema of `plugins.toml`, including the adapters' own schemas by plugin id.
 pub fn json_schema(schemas: &BTreeMap<String, Json>) -> Json {
     let mut root = Map::new();
     for (section, doc) in SECTIONS {
@@ -176,7 +176,7 @@ fn adapters(schemas: &BTreeMap<String, Json>) -> Json {
         let full = host["properties"]["session"]["properties"][name].clone();
         host["properties"][name] = full;
     }
-    // The adapters' own keys stand beside the host's, so the host's part must stay open.
+    // The adapters' own keys are in the same table as the host's, so the host's part must stay open.
     host["additionalProperties"] = Json::Bool(true);
     let named: Map<String, Json> = schemas
         .iter()
@@ -199,7 +199,7 @@ fn adapters(schemas: &BTreeMap<String, Json>) -> Json {
     })
 }
 
-/// The schema of a table whose keys are dotted paths.
+/// Returns the schema of a table whose keys are dotted paths.
 fn table<'a>(keys: impl Iterator<Item = (&'a str, &'a Key)>) -> Json {
     let mut properties: BTreeMap<String, Json> = BTreeMap::new();
     let mut below: BTreeMap<String, Vec<(&str, &Key)>> = BTreeMap::new();
@@ -245,7 +245,7 @@ fn value(key: &Key) -> Json {
     schema
 }
 
-/// Every key that only adapter sections have; for the sample.
+/// Returns every key that exists only in adapter sections, for the sample.
 pub fn section_keys() -> impl Iterator<Item = &'static Key> {
     ADAPTER_KEYS.iter().chain(super::keys::ADAPTER_SESSION_KEYS)
 }

@@ -1,5 +1,5 @@
-//! Targets in the sections of adapters. Where a schema says of a text that it is one (`"format": "target"`), its
-//! instance has to be there: what is owed to no instance waits for a day and is given up.
+//! The check of targets in adapter sections. If a schema marks a text as a target (`"format": "target"`), its instance
+//! must exist: a delivery to a missing instance waits for a day and is abandoned.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use super::plans::own_config;
 use super::problem::{Problem, Problems, nearest};
 use super::schema;
 
-/// References may point in circles; nothing sensible is nested deeper.
+/// The depth limit: references may be circular.
 const DEPTH_MAX: usize = 16;
 
 impl Config {
-    /// Targets whose instance there is not, nor a library from which it could come.
+    /// Returns a problem for each target whose instance has neither a section nor a library.
     pub(super) fn targets_of_nobody(
         &self,
         manifests: &BTreeMap<String, Manifest>,
@@ -30,7 +30,7 @@ impl Config {
             targets(root, root, &own, String::new(), 0, &mut |path, text| {
                 let Some(to) = instance_of(text) else { return };
                 let near = nearest(to, known());
-                // A word alone may be one of the adapter's own.
+                // A single word may be one of the adapter's own.
                 if known().any(|one| one == to) || (near.is_none() && !text.contains(':')) {
                     return;
                 }
@@ -47,7 +47,7 @@ impl Config {
     }
 }
 
-/// The instance that a target names.
+/// Returns the instance of a target.
 fn instance_of(text: &str) -> Option<&str> {
     match text.parse() {
         Ok(Target::Home { .. } | Target::Name { .. } | Target::Place { .. }) => {
@@ -57,8 +57,7 @@ fn instance_of(text: &str) -> Option<&str> {
     }
 }
 
-/// Calls `each` with every text of `value` that `schema` calls a target and that is not what stands there by default,
-/// and its path.
+/// Calls `each` with every text of `value` that `schema` marks as a target, and its path. Default values are left out.
 fn targets(root: &Json, schema: &Json, value: &Json, path: String, depth: usize, each: &mut impl FnMut(&str, &str)) {
     let Some(object) = schema.as_object().filter(|_| depth <= DEPTH_MAX) else { return };
     if let Some(target) = schema::target(root, object) {

@@ -1,8 +1,7 @@
-//! A TOML document with a place on every key and value.
+//! A TOML document with the place of every key and value.
 //!
-//! `toml` hands out spans in bytes; everything after this file speaks of line
-//! and column, so that a problem found late (an adapter's schema, a missing
-//! variable) points at the same spot as one found early.
+//! `toml` reports places in bytes; this module converts them to line and column. A problem that is found late (by an
+//! adapter's schema, or a missing variable) then has the same kind of place as an early one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,10 +24,10 @@ impl fmt::Display for At {
     }
 }
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Where its key stands, or itself where it has none.
+    /// The place of its key, or of the value if it has no key.
     pub at: At,
     /// The value.
     pub value: Value,
@@ -41,7 +40,7 @@ pub enum Value {
     String(String),
     /// An integer.
     Integer(i64),
-    /// A number with a point.
+    /// A floating-point number.
     Float(f64),
     /// `true` or `false`.
     Boolean(bool),
@@ -53,16 +52,16 @@ pub enum Value {
     Table(BTreeMap<String, Node>),
 }
 
-/// What the parser could not read.
+/// An error of the parser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// Where.
+    /// The place.
     pub at: At,
-    /// What it expected.
+    /// The message.
     pub message: String,
 }
 
-/// Reads a document as far as it can be read.
+/// Parses a document as far as possible.
 pub fn parse(text: &str) -> (BTreeMap<String, Node>, Vec<SyntaxError>) {
     let lines = Lines::of(text);
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -77,7 +76,7 @@ pub fn parse(text: &str) -> (BTreeMap<String, Node>, Vec<SyntaxError>) {
     (tree, problems)
 }
 
-/// What is wrong, on one line. A key that stands there twice is named: a table may be long.
+/// Returns the error on one line. A duplicate key is named, because the table may be long.
 fn message(error: &toml::de::Error, text: &str) -> String {
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
     let at = error.span().and_then(|span| text.get(span)).map(str::trim);
@@ -135,7 +134,7 @@ fn read_value(
 }
 
 impl Value {
-    /// The type as people call it, with its article.
+    /// Returns the name of the type for people, with its article.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::String(_) => "a string",
@@ -148,7 +147,7 @@ impl Value {
         }
     }
 
-    /// The same value as JSON, without its places.
+    /// Converts the value to JSON, without places.
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match self {
@@ -164,7 +163,7 @@ impl Value {
     }
 }
 
-/// Where each line of a text begins.
+/// The byte offset of each line.
 struct Lines(Vec<usize>);
 
 impl Lines {
