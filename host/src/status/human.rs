@@ -1,6 +1,6 @@
-//! Spans of time and texts for people.
+//! Times and texts for people.
 
-/// A span in its largest sensible unit: `12 s`, `3 min`, `5 h`, `9 d`.
+/// Formats a time in its largest sensible unit: `12 s`, `3 min`, `5 h`, `9 d`.
 pub fn span(ms: i64) -> String {
     let seconds = ms.max(0) / 1000;
     match seconds {
@@ -11,13 +11,13 @@ pub fn span(ms: i64) -> String {
     }
 }
 
-/// Whether a character may be shown: it moves no cursor and turns no text around it.
+/// Returns `true` if a character is safe to show: it moves no cursor and does not change the text direction.
 pub fn is_shown(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     !c.is_control() && !turns
 }
 
-/// `text` on one line, without what must not be shown, at most `chars_max` long.
+/// Returns `text` on one line without unsafe characters, at most `chars_max` characters long.
 pub fn one_line(text: &str, chars_max: usize) -> String {
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut line: String = flat.chars().filter(|c| is_shown(*c)).take(chars_max).collect();
@@ -27,7 +27,7 @@ pub fn one_line(text: &str, chars_max: usize) -> String {
     line
 }
 
-/// Returns the command that writes a configuration file to begin with, for a shell.
+/// Returns the shell command that writes a first configuration file.
 pub fn write_sample(home: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);
     let file = format!("{}/{}", home.trim_end_matches('/'), crate::config::FILE_NAME);
@@ -35,21 +35,21 @@ pub fn write_sample(home: &str) -> String {
     format!("hermes-host config sample > {word}")
 }
 
-/// A number and what it counts, whose plural ends in `s`: `1 turn`, `2 turns`.
+/// Formats a count with its noun, whose plural ends in `s`: `1 turn`, `2 turns`.
 pub fn counted(number: impl Into<u64>, what: &str) -> String {
     let number = number.into();
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What is shown of words that somebody wrote where an answer repeats them, in characters.
+/// The longest quotation of user text in an answer, in characters.
 const ECHO_CHARS_MAX: usize = 60;
 
-/// The beginning of what somebody wrote, in quotation marks: nothing in it formats, and an answer stays short.
+/// Quotes the beginning of user text. The result contains no formatting and is short.
 pub fn echo(text: &str) -> String {
     format!("\"{}\"", one_line(text, ECHO_CHARS_MAX).replace('`', "'"))
 }
 
-/// Words as a sentence: with a full stop, unless they end like one.
+/// Returns the text with a final full stop, unless it ends a sentence already.
 pub fn sentence(words: impl Into<String>) -> String {
     let mut words = words.into();
     if !words.ends_with(['.', '?', '!', '…']) {

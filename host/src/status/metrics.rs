@@ -1,7 +1,7 @@
 //! A small registry of counters and gauges, and their Prometheus text.
 //!
-//! Names come from the code; label values may come from outside, so the number
-//! of series is bounded and every value is escaped.
+//! Names come from the code. Label values may come from outside, so the number of series is bounded and every value is
+//! escaped.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,10 +9,10 @@ use std::sync::{Mutex, PoisonError};
 
 use super::StatusJson;
 
-/// How many series there are at most; what comes later is counted and left out.
+/// The most series. Updates of further ones are counted and left out.
 pub const SERIES_MAX: usize = 4_096;
 
-/// What a metric does.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Counter,
@@ -56,7 +56,7 @@ impl Metrics {
         entry.1 = change(entry.1);
     }
 
-    /// All series as Prometheus text.
+    /// Formats all series as Prometheus text.
     pub fn render(&self) -> String {
         let series = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = String::new();
@@ -76,14 +76,14 @@ impl Metrics {
     }
 }
 
-/// What the status says, as gauges.
+/// Returns the status as gauges.
 pub fn of_status(status: &StatusJson) -> String {
     let metrics = Metrics::default();
     metrics.set("hermes_host_info", &[("version", &status.host.version), ("state", &status.host.state)], 1.0);
     metrics.set("hermes_host_start_time_seconds", &[], status.host.since as f64 / 1000.0);
     metrics.set("hermes_host_epoch", &[], status.host.epoch as f64);
     metrics.set("hermes_store_failing", &[], f64::from(u8::from(status.host.trouble.is_some())));
-    // A library that no section asks for is no instance: nobody expects it to be online.
+    // A library without a section is not an instance, so it is not expected to be online.
     for adapter in status.adapters.iter().filter(|adapter| adapter.is_instance()) {
         let labels = [("instance", adapter.name.as_str()), ("plugin", &adapter.plugin), ("state", &adapter.state)];
         metrics.set("hermes_adapter_state", &labels, 1.0);

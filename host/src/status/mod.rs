@@ -1,7 +1,6 @@
-//! What the host shows of itself: the words of `status --json`, a page, metrics
-//! and probes on loopback.
+//! The host's report about itself: `status --json`, a page, metrics and probes on loopback.
 //!
-//! Not here: where the numbers come from. The pipeline implements [`StatusSource`].
+//! Not in this module: the origin of the numbers. The pipeline implements [`StatusSource`].
 
 pub mod human;
 pub mod metrics;

@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 use super::human::{one_line, span};
 use super::{AdapterStatus, AgentStatus, StatusJson};
 
-/// The style sheet, served beside the page so that the page needs no inline style.
+/// The style sheet. It is served separately, so that the page needs no inline style.
 pub const STYLE: &str = include_str!("page.css");
 
-/// How many characters of a reason are shown.
+/// The longest reason that is shown, in characters.
 const REASON_CHARS_MAX: usize = 300;
 
-/// The page for `status` as of `now_ms`.
+/// Renders the page for `status` as of `now_ms`.
 ///
-/// Addresses that adapters announced may carry keys, so the page leaves them to the terminal.
+/// Announced URLs may contain keys, so the page does not show them.
 pub fn render(status: &StatusJson, now_ms: i64) -> String {
     let host = &status.host;
     let adapters: String = match status.adapters.as_slice() {
@@ -63,7 +63,7 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
     )
 }
 
-/// The state of the agent, where it does not answer.
+/// Renders the state of the agent if it does not answer.
 fn agent(agent: &AgentStatus, now_ms: i64) -> String {
     let Some(trouble) = agent.trouble(now_ms) else { return String::new() };
     let detail = agent.last_error.as_ref().map(|error| one_line(&error.detail, REASON_CHARS_MAX)).unwrap_or_default();
@@ -116,7 +116,7 @@ fn row(adapter: &AdapterStatus, now_ms: i64) -> String {
     html + "</li>"
 }
 
-/// The colour class of a state word; words come from a closed set, anything else is plain.
+/// Returns the colour class of a state word. Unknown words get the plain class.
 fn class(state: &str) -> &'static str {
     match state {
         "online" => "good",

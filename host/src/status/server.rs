@@ -1,9 +1,8 @@
 //! The status listener: a page, metrics, and two probes.
 //!
-//! It answers without a key, so it shows nothing that is one: no announced
-//! address, no text of a message. On loopback the `Host` header must be a name of
-//! loopback, so that a web page elsewhere cannot read it through a rebound name.
-//! Off loopback only metrics and probes are there; the page stays at home.
+//! It answers without a key, so it shows no secrets: no announced URL and no message text. On loopback the `Host`
+//! header must be a loopback name, so that a foreign web page cannot read it through DNS rebinding. Beyond loopback
+//! only metrics and probes are served; the page stays local.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,33 +21,33 @@ use tokio::net::TcpListener;
 use super::{AdapterStatus, HostStatus, StatusJson, metrics, page};
 use crate::clock::Clock;
 
-/// How long the host may take to say its status.
+/// Deadline of the host for its status.
 const STATUS_WAIT: Duration = Duration::from_secs(2);
-/// How long a connection may take to say what it wants, the answer included.
+/// Deadline of a request, including its answer.
 const HEAD_WAIT: Duration = Duration::from_secs(5);
-/// How long one connection lives once it was answered.
+/// The longest duration of one connection.
 const CONNECTION_LIFE: Duration = Duration::from_secs(30);
 
-/// Who knows the status.
+/// The source of the status.
 pub trait StatusSource: Send + Sync + 'static {
-    /// The state of everything. It comes from the dispatcher, so its arrival proves progress.
+    /// Returns the state of the host. The dispatcher provides it, so an answer proves progress.
     fn status(&self) -> BoxFuture<'static, StatusJson>;
 
-    /// Further metrics as Prometheus text.
+    /// Returns further metrics as Prometheus text.
     fn metrics(&self) -> String;
 }
 
-/// Why the status listener did not start. The operator mends it in `[host] status`.
+/// The reason why the status listener did not start. The operator corrects `[host] status`.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Somebody has the port.
+    /// Another program uses the port.
     #[error(
         "[host] status: {address} is in use by {holder}; end that program, or write another address or \"\" into [host] status"
     )]
     InUse {
         /// The address.
         address: SocketAddr,
-        /// Who has it.
+        /// The program that uses the port.
         holder: String,
     },
     /// The system refused.
@@ -56,7 +55,7 @@ pub enum BindError {
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
@@ -65,7 +64,7 @@ pub enum BindError {
 ///
 /// # Errors
 ///
-/// [`BindError`] names the key and, where it can be seen, who has the port.
+/// [`BindError`] names the key and, if it is visible, the program that uses the port.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
     TcpListener::bind(address).await.map_err(|source| match source.kind() {
         std::io::ErrorKind::AddrInUse => BindError::InUse { address, holder: holder(address) },
@@ -85,7 +84,7 @@ pub async fn serve(listener: TcpListener, source: Arc<dyn StatusSource>, clock: 
     tracing::error!(?error, "the status listener ended");
 }
 
-/// Nobody has a key here, so every connection is short and the oldest makes room.
+/// Returns the limits. Clients have no key, so every connection is short and the oldest one is closed for a new one.
 fn bounds(clients_max: usize) -> Bounds {
     Bounds { connections: clients_max, head: HEAD_WAIT, lifetime: CONNECTION_LIFE, grace: HEAD_WAIT }
 }
@@ -109,7 +108,7 @@ fn router(source: Arc<dyn StatusSource>, clock: Arc<dyn Clock>, at_home: bool) -
         .with_state(shared)
 }
 
-/// Refuses foreign names, keeps the page at home, and closes every door a browser could open.
+/// Refuses foreign names, restricts the page to local clients, and sets the security headers for browsers.
 async fn guard(
     State(shared): State<Shared>,
     Extension(peer): Extension<Peer>,
@@ -143,7 +142,7 @@ async fn guard(
     response
 }
 
-/// Whether a `Host` header is a name of loopback, with or without a port.
+/// Returns `true` if a `Host` header is a loopback name, with or without a port.
 fn names_loopback(host: Option<&HeaderValue>) -> bool {
     let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
     let is_port = |port: &str| port.parse::<u16>().is_ok();
@@ -174,7 +173,7 @@ async fn show_metrics(State(shared): State<Shared>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-/// Alive: the dispatcher makes progress.
+/// `/healthz`: the dispatcher makes progress.
 async fn healthy(State(shared): State<Shared>) -> Response {
     match status(&shared).await {
         Some(_) => "ok\n".into_response(),
@@ -182,14 +181,14 @@ async fn healthy(State(shared): State<Shared>) -> Response {
     }
 }
 
-/// Ready: events are taken, and somebody can bring one.
+/// `/readyz`: events are accepted, and an adapter can deliver them.
 async fn ready(State(shared): State<Shared>) -> Response {
     match status(&shared).await {
         Some(StatusJson { host: HostStatus { trouble: Some(trouble), .. }, .. }) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("nothing can be stored: {trouble}\n")).into_response()
         }
         Some(status) if status.host.state == "online" => match reachable(&status) {
-            // The host takes messages and commands also while the model's endpoint is down: a restart changes nothing.
+            // The host accepts messages and commands also while the model's endpoint fails. A restart would not help.
             Ok(words) => match status.agent.trouble(shared.clock.now_ms()) {
                 Some(trouble) => format!("ready (degraded): {words}; {trouble}\n").into_response(),
                 None => format!("ready: {words}\n").into_response(),
@@ -201,10 +200,10 @@ async fn ready(State(shared): State<Shared>) -> Response {
     }
 }
 
-/// Whether one of the adapters that are meant to run is online, and which. Only names and states: this is told
-/// to whoever asks.
+/// Returns the online adapters, or an error if none is online. The answer contains only names and states, because it is
+/// public.
 fn reachable(status: &StatusJson) -> Result<String, String> {
-    // A file without a section has no instance, and what is paused is not meant to run.
+    // A file without a section has no instance, and a paused one is not expected to run.
     let is_meant = |adapter: &&AdapterStatus| {
         !adapter.plugin.is_empty() && !["available", "paused"].contains(&adapter.state.as_str())
     };
@@ -216,7 +215,7 @@ fn reachable(status: &StatusJson) -> Result<String, String> {
     };
     match (online.is_empty(), others.is_empty()) {
         (false, true) => Ok(told(&online)),
-        // Who watches it wants to know of each that is not there.
+        // The monitor needs each adapter that is offline.
         (false, false) => Ok(format!("{}; {}", told(&online), told(&others))),
         (true, true) => Ok("no adapter is meant to run".to_owned()),
         (true, false) => Err(format!("no adapter is online: {}", told(&others))),
@@ -357,7 +356,7 @@ mod tests {
         let mut idle = Vec::new();
         for n in 0..300 {
             let mut stream = TcpStream::connect(world.address).await.unwrap();
-            // Some ask and stay, some stop within their request.
+            // Half of the connections send a request and stay open, the others stop within the request.
             let request: &[u8] = if n % 2 == 0 {
                 b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
             } else {

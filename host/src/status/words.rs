@@ -1,4 +1,4 @@
-//! What `status --json` prints and the status page shows.
+//! The content of `status --json` and the status page.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use super::human::{counted, span};
 
-/// The state of everything.
+/// The state of the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusJson {
     /// The process.
     pub host: HostStatus,
-    /// Every configured instance, and every library that no section asks for.
+    /// Every configured instance, and every library without a section.
     pub adapters: Vec<AdapterStatus>,
-    /// How much waits.
+    /// Counts of waiting work.
     pub queues: QueueStatus,
-    /// How many conversations.
+    /// Counts of conversations.
     pub sessions: SessionStatus,
-    /// Who answers.
+    /// The agent.
     pub agent: AgentStatus,
-    /// Chats that cannot be written to until somebody writes there; the first of them.
+    /// Chats that refuse messages until a user writes there; the first of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead_chats: Vec<DeadChat>,
-    /// How many more there are.
+    /// Count of further such chats.
     #[serde(default)]
     pub dead_chats_more: usize,
-    /// What the operator should know: configuration warnings, load errors.
+    /// Warnings for the operator: from the configuration, and load errors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -37,7 +37,7 @@ pub struct HostStatus {
     pub version: String,
     /// Process id.
     pub pid: u32,
-    /// Since when, Unix ms.
+    /// Start, Unix ms.
     pub since: i64,
     /// `starting`, `online`, `draining`, `stopping`.
     pub state: String,
@@ -46,12 +46,12 @@ pub struct HostStatus {
     /// The configuration file, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
-    /// Which life of the host this is.
+    /// The number of this run of the host.
     pub epoch: i64,
     /// The proxy for outgoing connections and what set it, without credentials; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
-    /// Why nothing can be stored, while that is so; then no event is taken either.
+    /// The reason why the store fails; then no event is accepted either. Absent if it works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
@@ -61,53 +61,54 @@ pub struct HostStatus {
 pub struct AdapterStatus {
     /// The instance.
     pub name: String,
-    /// The adapter it runs.
+    /// The plugin id.
     pub plugin: String,
     /// Version of the adapter; empty while unknown.
     pub version: String,
     /// `in-process` or `process`.
     pub isolation: String,
-    /// What its process has given up: `landlock v6 (files, ports, signals), seccomp`.
+    /// The sandbox restrictions of its process: `landlock v6 (files, ports, signals), seccomp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
-    /// Its own proxy, where its section names one, without credentials.
+    /// Its own proxy, if its section names one, without credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
     /// `starting`, `online`, `reconnecting`, `degraded`, `paused`, `draining`, `stopped`, `stuck`, `failed`, `available`.
     pub state: String,
-    /// Since when, Unix ms.
+    /// Start of the state, Unix ms.
     pub since: i64,
-    /// Why, and what to do.
+    /// The reason of the state and the fix.
     #[serde(default)]
     pub reason: Option<String>,
-    /// When it is tried again, Unix ms.
+    /// Time of the next attempt, Unix ms.
     #[serde(default)]
     pub next_try: Option<i64>,
-    /// The last proven round trip, Unix ms.
+    /// Time of the last round trip that carried data, Unix ms.
     #[serde(default)]
     pub last_proven: Option<i64>,
-    /// How many deliveries wait for it.
+    /// Count of deliveries that wait for it.
     #[serde(default)]
     pub held: u64,
-    /// What a doubtful send can lead to: `idempotent`, `reconcilable`, `at-least-once`.
+    /// The delivery class, which applies to sends with an unknown outcome: `idempotent`, `reconcilable`,
+    /// `at-least-once`.
     #[serde(default)]
     pub guarantee: String,
-    /// Addresses it announced.
+    /// Announced URLs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub announced: Vec<Announced>,
     /// The stable code of a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// How often it died or was rebuilt in this life of the host.
+    /// Count of the times that it died or was recreated in this run of the host.
     #[serde(default)]
     pub restarts: u64,
-    /// Set where what it vouches for is ignored because `trust_upstream` is not set.
+    /// `true` if its proofs are ignored because `trust_upstream` is not set.
     #[serde(default)]
     pub upstream_ignored: bool,
 }
 
 impl AdapterStatus {
-    /// Whether a section asks for it; else it is a file that lies in a folder.
+    /// Returns `true` if it has a section. Otherwise it is a file in a folder.
     pub fn is_instance(&self) -> bool {
         self.state != "available" && !self.plugin.is_empty()
     }
@@ -137,28 +138,28 @@ impl From<crate::plugins::AdapterStatus> for AdapterStatus {
     }
 }
 
-/// An address that an adapter announced. It may carry a key: shown to the operator only.
+/// A URL that an adapter announced. It may contain a key and is shown to the operator only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announced {
-    /// What it is.
+    /// The label.
     pub label: String,
-    /// Where.
+    /// The URL.
     pub url: String,
 }
 
-/// A chat that cannot be written to until somebody writes there.
+/// A chat that refuses messages until a user writes there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadChat {
-    /// Through which instance.
+    /// The instance.
     pub instance: String,
     /// Its id.
     pub chat: String,
-    /// The name people know it by.
+    /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What the platform said.
+    /// The error of the platform.
     pub why: String,
-    /// Since when, Unix ms.
+    /// Time of the error, Unix ms.
     pub since: i64,
 }
 
@@ -169,44 +170,44 @@ impl From<crate::store::DeadTargetRow> for DeadChat {
     }
 }
 
-/// How much waits.
+/// Counts of waiting work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStatus {
     /// Events without a turn.
     pub inbox: u64,
-    /// Turns that run or wait.
+    /// Running and waiting turns.
     pub turns: u64,
-    /// Deliveries that are owed.
+    /// Owed deliveries.
     pub outbox: u64,
-    /// Handoffs under way.
+    /// Running handoffs.
     pub handoffs: u64,
-    /// Deliveries that were abandoned and not looked at.
+    /// Abandoned deliveries that the operator has not seen.
     pub dead: u64,
 }
 
-/// How many conversations.
+/// Counts of conversations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionStatus {
-    /// Not ended.
+    /// Conversations that have not ended.
     pub open: u64,
-    /// With a running turn.
+    /// Conversations with a running turn.
     pub running: u64,
-    /// All that are stored.
+    /// All stored conversations.
     pub total: u64,
 }
 
-/// Who answers.
+/// The state of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentStatus {
     /// The runtime.
     pub runtime: String,
-    /// The model, where there is one.
+    /// The model, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// `ok`; `failing`: the last turn failed; `waiting`: a turn has waited for the first sign of the model for long.
+    /// `ok`; `failing`: the last turn failed; `waiting`: a turn waits for the first output of the model for long.
     #[serde(default)]
     pub state: String,
-    /// The beginning of that state where it is not `ok`, Unix ms.
+    /// Start of that state if it is not `ok`, Unix ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<i64>,
     /// Failed turns since the last answer.
@@ -237,11 +238,11 @@ pub struct AgentError {
     pub detail: String,
 }
 
-/// The time after which a turn without any sign of the model counts as waiting, in milliseconds.
+/// Wait for the first output of the model after which a turn counts as waiting, in milliseconds.
 const WAITING_MS: i64 = 30_000;
 
 impl AgentStatus {
-    /// The status of an agent with this health.
+    /// Creates the status of an agent with this health.
     pub fn new(runtime: &str, model: Option<String>, health: crate::health::State, now_ms: i64) -> Self {
         let waiting = health.waiting_since_ms().filter(|since| now_ms - since >= WAITING_MS);
         let (state, since) = match (health.failing_since_ms, waiting) {
@@ -262,12 +263,12 @@ impl AgentStatus {
         }
     }
 
-    /// Whether the agent does not answer at the moment.
+    /// Returns `true` if the agent does not answer at the moment.
     pub fn is_failing(&self) -> bool {
         matches!(self.state.as_str(), "failing" | "waiting")
     }
 
-    /// Returns the trouble of the agent in one line, without details that only the operator may read.
+    /// Returns the trouble of the agent in one line, without details for the operator.
     pub fn trouble(&self, now_ms: i64) -> Option<String> {
         let since = span(now_ms - self.since.unwrap_or(now_ms));
         match self.state.as_str() {
@@ -281,7 +282,7 @@ impl AgentStatus {
         }
     }
 
-    /// The runtime, and its model where that says more.
+    /// Returns the runtime, with its model if that has another name.
     pub fn describe(&self) -> String {
         match &self.model {
             Some(model) if *model != self.runtime => format!("{} ({model})", self.runtime),
