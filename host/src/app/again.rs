@@ -1,9 +1,9 @@
-//! Who starts the host again after `restart`: the service manager that runs it, or the host itself.
+//! The start after a `restart`: by the service manager, or by the host itself.
 //!
-//! A host that nobody watches ends cleanly and puts its own program in its place, with the same arguments and under the
-//! same process number, so that whoever restarts it from a chat finds it again. One that a service manager runs ends
-//! with 75 and is started by that. Where nobody can tell, the host starts itself: that is right in either case, and
-//! an end that nobody answers is not. So a container is no sign: many are not started again.
+//! A host without a service manager ends cleanly and executes its own program with the same arguments and process id,
+//! so that a restart from a chat brings it back. A host of a service manager ends with 75 and is started by it. If this
+//! cannot be determined, the host starts itself: that is correct in both cases, while an end without a new start is
+//! not. A container is therefore no evidence of a service manager, because many are not restarted.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,26 +21,26 @@ use crate::status::human::one_line;
 /// The first word of the program's answer to `--version`.
 const NAME: &str = "hermes-host ";
 
-/// Exit code of a program whose configuration refuses to start.
+/// Exit code of a program that refuses its configuration.
 const CONFIG: u8 = 78;
 
-/// How long a life of a host that broke has to be, for the host to start itself again: one that breaks as it begins
-/// would do so for ever.
+/// The shortest run after which a broken host starts itself again. A host that breaks at its start would otherwise
+/// restart forever.
 const BROKEN_LIFE_MIN: Duration = Duration::from_secs(60);
 
-/// How a host ended.
+/// The way in which a host ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// For good, or for another host.
     Over,
-    /// A service manager is asked to start it again.
+    /// The service manager is asked to start it again.
     Elsewhere,
-    /// Nothing starts it again, so this process does.
+    /// No service manager starts it again, so this process does.
     Here,
 }
 
 impl Ended {
-    /// After this end of a life that was so long.
+    /// Returns the consequence of this end after a run of `lived`.
     pub(super) fn after(end: End, supervised: bool, lived: Duration) -> Self {
         match end {
             End::Stop | End::HandOver => Self::Over,
@@ -51,8 +51,8 @@ impl Ended {
     }
 }
 
-/// Whether a service manager runs the process of this number and starts it again when it ends with 75. What a desktop
-/// or a shell inherited from its own unit is none: systemd names the process that it means.
+/// Returns `true` if a service manager runs process `pid` and restarts it when it ends with 75. Variables that a
+/// desktop or a shell inherited from its own unit do not count: systemd names the process that it means.
 pub(super) fn is_supervised(env: &BTreeMap<String, String>, pid: u32) -> bool {
     let said = |name: &str| env.get(name).map(String::as_str).filter(|value| !value.is_empty() && *value != "0");
     let meant = said("SYSTEMD_EXEC_PID").is_none_or(|of| of == pid.to_string());
@@ -66,25 +66,25 @@ const TRIAL: Duration = Duration::from_secs(60);
 /// Bytes of the new program's output that are read.
 const TRIAL_BYTES_MAX: u64 = 16 << 10;
 
-/// The argument that makes a program check whether it would start. A release before it does not know the word.
+/// The argument by which a program checks that it would start. Older releases do not know it.
 pub const WOULD_START: &str = "would-start";
 
-/// Exit code of a program that does not know a word of its command line.
+/// Exit code of a program for an unknown argument.
 const USAGE: i32 = 2;
 
-/// The material of the next run: the sources of its configuration, and its program.
+/// The inputs of the next run: the sources of its configuration, and its program.
 #[derive(Clone, Debug, Default)]
 pub struct NextRun {
     /// The sources of the configuration.
     pub sources: Sources,
-    /// The program, by the name by which this one was started; `None`: it is not known and not tried.
+    /// The program by the name that started this one; `None`: unknown, so it is not tried.
     pub program: Option<PathBuf>,
 }
 
 /// The reason against a restart.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WouldNotStart {
-    /// The configuration refuses.
+    /// The configuration has errors.
     #[error(transparent)]
     Config(#[from] Problems),
     /// The program cannot run.
@@ -98,7 +98,7 @@ pub enum WouldNotStart {
     /// The new program refuses the configuration.
     #[error("{said}")]
     Refused {
-        /// Its words.
+        /// The error message.
         said: String,
     },
 }
@@ -116,7 +116,7 @@ impl NextRun {
         }
     }
 
-    /// Lets the program check itself in a child; `false`: it runs, and does not know how to.
+    /// Runs the check of the program in a child. `false`: the program runs, but does not know the check.
     async fn tries(&self, program: &Path) -> Result<bool, WouldNotStart> {
         let failed = |why: String| WouldNotStart::Program { program: program.to_owned(), why };
         let (ended, said, error) = self.ask(program, &[WOULD_START]).await.map_err(failed)?;
@@ -141,7 +141,8 @@ impl NextRun {
         }
     }
 
-    /// Runs the program with these arguments besides the host's own; returns its end and its two outputs.
+    /// Runs the program with these arguments in addition to the host's own. Returns its exit status and its two
+    /// outputs.
     async fn ask(&self, program: &Path, words: &[&str]) -> Result<(ExitStatus, String, String), String> {
         let mut command = Command::new(program);
         for (flag, path) in [("--config", &self.sources.config), ("--home", &self.sources.home)] {
@@ -167,19 +168,19 @@ impl NextRun {
 async fn read(output: Option<impl AsyncRead + Unpin>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut output) = output {
-        // What was read before an error counts.
+        // The part before an error is used.
         let _ = (&mut output).take(TRIAL_BYTES_MAX).read_to_end(&mut bytes).await;
-        // The rest is read away: a program that cannot write does not end.
+        // The rest is read and dropped, so that the program is not blocked by a full pipe.
         let _ = tokio::io::copy(&mut output, &mut tokio::io::sink()).await;
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Whether a host starts with what the configuration says by now.
+/// Checks that a host would start with the current configuration.
 ///
 /// # Errors
 ///
-/// What refuses to start.
+/// The problems that prevent the start.
 pub async fn would_start(sources: Sources) -> Result<(), Problems> {
     let reading = tokio::task::spawn_blocking(move || {
         let config = config::load(sources)?;

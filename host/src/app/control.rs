@@ -1,4 +1,4 @@
-//! What the operator asks over the control socket.
+//! The operator's requests over the control socket.
 
 use std::future::Future;
 use std::path::Path;
@@ -29,25 +29,25 @@ use crate::targets::{self, Address, Destination};
 use crate::tasks::act::By;
 use crate::tasks::{self, commands};
 
-/// The longest text that `send` takes, in bytes.
+/// The longest text of `send`, in bytes.
 const SEND_BYTES_MAX: usize = 256 << 10;
 
-/// Answers requests side by side; the socket bounds how many there are.
+/// Answers requests concurrently; the socket limits their number.
 pub async fn answer_all(app: Arc<App>, mut asked: mpsc::Receiver<Asked>) {
     while let Some((request, caller, reply)) = asked.recv().await {
         let app = Arc::clone(&app);
         tokio::spawn(async move {
             let answer = app.answer(caller, request).await.unwrap_or_else(|refusal| *refusal);
-            // A client that has gone away needs no answer.
+            // The client may be gone.
             let _ = reply.send(answer);
         });
     }
 }
 
-/// An answer, or a refusal; both are sent.
+/// An answer or a refusal. Both are sent to the client.
 pub(super) type Answer = Result<ControlReply, Refusal>;
 
-/// An answer that says why not. Boxed, since most calls do not end so.
+/// A refusal with its reason. Boxed, because it is rare.
 pub(super) type Refusal = Box<ControlReply>;
 
 impl App {
@@ -158,12 +158,12 @@ impl App {
     }
 
     async fn end(&self, end: End, words: &str) -> Answer {
-        // A second wish finds the host ending already.
+        // A full channel means that the host is already ending.
         let _ = self.end.try_send(end);
         Ok(ControlReply::done(words))
     }
 
-    /// Ends the host to be started again, where it would start.
+    /// Restarts the host if the next run would start.
     async fn restart(&self) -> Answer {
         if self.alone {
             return Err(refused("this host runs for a terminal only and ends with it; `hermes-host run` starts one"));
@@ -176,7 +176,7 @@ impl App {
         self.end(End::Restart, "The host restarts.").await
     }
 
-    /// Takes no new events and lets what runs end; the process stays.
+    /// Stops accepting events and waits for running work. The process stays.
     async fn drain_only(&self) -> Answer {
         if self.host.draining.is_cancelled() {
             return Err(refused("the host is stopping already"));
@@ -194,7 +194,7 @@ impl App {
         ))
     }
 
-    /// Takes events again, those first that wait since the drain.
+    /// Accepts events again, beginning with those that waited since the drain.
     async fn drain_no_more(&self) -> Answer {
         if self.host.draining.is_cancelled() {
             return Err(refused("the host is stopping, which cannot be undone"));
@@ -210,7 +210,7 @@ impl App {
         }))
     }
 
-    /// Whether a text without a file can be sent.
+    /// Checks the length of a text without a file.
     pub(super) fn fits(&self, text: &str) -> Result<(), Refusal> {
         match text.len() {
             1..=SEND_BYTES_MAX if !text.trim().is_empty() => Ok(()),
@@ -252,7 +252,7 @@ impl App {
         Ok(ControlReply::Owed { delivery: id.0, note: note.map(str::to_owned) })
     }
 
-    /// Switches an instance on or off, so that it stays so.
+    /// Switches an instance on or off permanently.
     async fn switch(&self, instance: &str, on: bool) -> Answer {
         self.instance(instance)?;
         let section = self.host.live().config.adapters.get(instance).and_then(|section| section.enabled);
@@ -283,13 +283,13 @@ impl App {
         Err(refusal(ErrorKind::NotFound, format!("there is no instance {instance:?}{hint}")))
     }
 
-    /// Lets in the sender who was shown a code; `by` entered it.
+    /// Admits the sender who was shown a code; `by` entered it.
     pub(super) async fn approve_pairing(&self, instance: String, code: String, by: String) -> Answer {
         self.instance(&instance)?;
         self.pairing(PairingChange::Approve { instance, code, by }).await
     }
 
-    /// Changes the pairing book and writes what changed before it answers.
+    /// Changes the pairing state and stores the change before it answers.
     async fn pairing(&self, change: PairingChange) -> Answer {
         let (reply, changes) = self.ask(|reply| Control::Pairing(PairingCall::Change(change, reply))).await?;
         self.write(changes.clone()).await?;
@@ -344,7 +344,7 @@ impl App {
         })
     }
 
-    /// Tries a waiting delivery at once.
+    /// Retries a waiting delivery at once.
     async fn hurry(&self, delivery: &OwedDelivery) -> ControlReply {
         let target = Target::of(&delivery.instance, &delivery.chat);
         self.host.tell(HostEvent::control(Control::Hurry { target })).await;
@@ -355,8 +355,8 @@ impl App {
         }
     }
 
-    /// Adds to deliveries that wait what the store does not know: waits that the platform asked for, and the next try
-    /// of an adapter without a link.
+    /// Adds waits to deliveries that the store does not know: rate limits of the platform, and the next attempt of an
+    /// adapter without a link.
     fn add_waits(&self, reply: &mut ControlReply) {
         match reply {
             ControlReply::Outbox { deliveries } => deliveries.iter_mut().for_each(|delivery| self.add_wait(delivery)),
@@ -395,7 +395,7 @@ impl App {
         stored(self.host.store.command(order)).await.map(drop)
     }
 
-    /// Asks the dispatcher.
+    /// Sends a request to the dispatcher.
     pub(super) async fn ask<T>(&self, control: impl FnOnce(oneshot::Sender<T>) -> Control) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.host.tell(HostEvent::control(control(reply))).await;
@@ -403,7 +403,7 @@ impl App {
     }
 }
 
-/// What the store says, or its refusal as an answer.
+/// Returns the result of the store, or its error as a refusal.
 pub(super) async fn stored<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, Refusal> {
     asked.await.map_err(|error| {
         let kind = match error {
@@ -418,7 +418,7 @@ pub(super) async fn stored<T>(asked: impl Future<Output = Result<T, StoreError>>
     })
 }
 
-/// Why a handoff is not begun, or not given up.
+/// Returns the refusal of a handoff or of its cancellation.
 fn not_handed_over(refused: handoff::Refused) -> Refusal {
     Box::new(refused.into())
 }
@@ -427,7 +427,7 @@ fn handed_over(row: &HandoffRow) -> ControlReply {
     ControlReply::Handoff { handoff: Box::new(handoff::info(row)) }
 }
 
-/// Why there is nothing to try anew.
+/// Returns the reason why a delivery cannot be retried.
 fn nothing_to_retry(delivery: i64, state: DeliveryState) -> String {
     match state {
         DeliveryState::Drafting => format!("delivery {delivery} still grows with its turn; there is nothing to repeat"),
@@ -440,7 +440,7 @@ fn nothing_to_retry(delivery: i64, state: DeliveryState) -> String {
     }
 }
 
-/// What dropping did to a delivery that was as it was.
+/// Returns the effect of abandoning a delivery, by its state before.
 fn dropped(delivery: i64, owed: &OwedDelivery) -> String {
     if owed.state.is_live() && owed.choices.is_some() {
         format!("Delivery {delivery} is given up; whoever waits for an answer to it hears that it was not asked.")
@@ -455,7 +455,7 @@ pub(super) fn refused(words: impl Into<String>) -> Refusal {
     refusal(ErrorKind::Refused, words)
 }
 
-/// The command in the background that is called so.
+/// Returns the background command with this id or prefix.
 fn meant(host: &Host, name: &str) -> Result<Option<TaskInfo>, Refusal> {
     let several = |ids: Vec<String>| {
         let words = format!("several commands begin with {name} ({}); write more of the id", ids.join(", "));

@@ -1,30 +1,30 @@
-//! The home folder: made for its owner alone, and kept so.
+//! The home folder, which is private to its owner.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The mode of a home: messages, grants and keys lie in it.
+/// The mode of a home, because it contains messages, grants and keys.
 const MODE: u32 = 0o700;
 
-/// What makes a folder a home.
+/// The files that identify a folder as a home.
 const SIGNS: &[&str] = &["state.db", super::lock::FILE_NAME, "plugins.toml", ".env"];
 
-/// Why the home folder cannot be used.
+/// The reason why the home folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HomeError {
-    /// The operator: it cannot be made.
+    /// The folder cannot be created. The operator chooses another one.
     #[error("cannot make the home folder {path:?}; choose another with --home")]
     Make {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// The operator: others can open it, and it may be somebody's.
+    /// Others can open the folder, and it is not a home yet. The operator names another one or changes its mode.
     #[error(
         "others can open {path:?} (mode {mode:04o}), which holds no home yet; name another folder with --home, \
          or run `chmod 700` on it if nobody else needs it"
@@ -35,7 +35,8 @@ pub enum HomeError {
         /// Its mode.
         mode: u32,
     },
-    /// The operator: others can open it, and only its owner can change that.
+    /// Others can open the folder, and only its owner can change that. The operator asks the owner or names a folder
+    /// below it.
     #[error(
         "others can open the home folder {path:?} (mode {mode:04o}), and it belongs to somebody else, who has to run \
          `chmod 700` on it; or name a folder below it with --home"
@@ -48,14 +49,14 @@ pub enum HomeError {
     },
 }
 
-/// Makes the home folder, or sees to it that nobody else can open the one that is there.
+/// Creates the home folder, or makes an existing one private.
 ///
-/// A looser mode is tightened where the folder is a home, or empty; a folder that holds something
-/// else (`/tmp`, a checkout) is somebody's, and closing it to others would break what is in use there.
+/// A looser mode is tightened if the folder is a home or empty. A folder with other content (`/tmp`, a checkout) is
+/// refused, because closing it could break its users.
 ///
 /// # Errors
 ///
-/// When it cannot be made, or when it stays open to others.
+/// The folder cannot be created, or it stays open to others.
 pub fn make(path: &Path) -> Result<(), HomeError> {
     let failed = |source| HomeError::Make { path: path.to_owned(), source };
     DirBuilder::new().recursive(true).mode(MODE).create(path).map_err(failed)?;

@@ -1,8 +1,7 @@
-//! The links of adapters: addresses that they announced, with the secrets that they made for themselves.
+//! The links of adapters: announced URLs with the secrets that the adapters created.
 //!
-//! The host knows no adapter. A secret that an adapter made is a value that it keeps in its own key-value scope and that
-//! stands in what it announced. To rotate it, the host deletes the value and starts the instance again, which makes a new
-//! one.
+//! The host knows no adapter. A secret of an adapter is a value in its own key-value scope that also occurs in its
+//! announcement. To rotate it, the host deletes the value and restarts the instance, which creates a new one.
 
 use super::App;
 use super::control::{Answer, Refusal, refusal, refused, stored};
@@ -14,7 +13,7 @@ use crate::status::human::one_line;
 const LINE_CHARS_MAX: usize = 2_048;
 
 impl App {
-    /// Answers with the addresses of an instance; `rotate`: its own secrets are replaced first.
+    /// Answers with the URLs of an instance. `rotate`: its own secrets are replaced first.
     pub(super) async fn link(&self, name: &str, rotate: bool) -> Answer {
         let status = self.meant(name)?;
         let instance = status.name.clone();
@@ -48,7 +47,7 @@ impl App {
         Ok(ControlReply::done(said + &lines.join("\n")))
     }
 
-    /// The instance of this name, of this plugin, or with this unique beginning.
+    /// Returns the instance with this name, of this plugin, or with this unique prefix.
     fn meant(&self, name: &str) -> Result<AdapterStatus, Refusal> {
         let mut all = self.adapters.statuses();
         let is_meant: [&dyn Fn(&AdapterStatus) -> bool; 3] =
@@ -67,19 +66,19 @@ impl App {
                 }
             }
         }
-        // It names what is near.
+        // The refusal of an unknown name contains the nearest one.
         self.instance(name)?;
         Err(refusal(ErrorKind::NotFound, format!("{name} is not running")))
     }
 }
 
-/// One announcement, which commands no terminal.
+/// Formats one announcement, without control characters.
 pub(super) fn line(label: &str, url: &str) -> String {
     let (label, url) = (one_line(label, LINE_CHARS_MAX), one_line(url, LINE_CHARS_MAX));
     if url.is_empty() { label } else { format!("{label}: {url}") }
 }
 
-/// The announcement without the secrets in it.
+/// Masks the secrets in an announcement.
 pub(super) fn without_secrets(instance: &str, line: String, secrets: &[(String, String)]) -> String {
     if secrets.is_empty() {
         return line;

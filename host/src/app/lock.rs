@@ -1,4 +1,5 @@
-//! `host.lock`: who holds it writes the state. Held for life, released by the kernel.
+//! `host.lock`: its holder is the only writer of the state. The lock is held until the process ends; the kernel
+//! releases it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -12,54 +13,54 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::control::{Client, ControlReply, ControlRequest};
 
-/// How much longer than its drain a host that is replaced may take.
+/// Time for a replaced host to end, in addition to its drain.
 const REPLACE_SLACK: Duration = Duration::from_secs(10);
 
-/// How often the lock is tried while the other host stops.
+/// Interval of the attempts while the other host stops.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How often it is tried, and after how long again, before it counts as held: whoever only looks who holds it
-/// ([`held_by`]) has it for a moment.
+/// Attempts and their interval before the lock counts as held, because a query of its holder ([`held_by`]) takes it for
+/// a moment.
 const TRIES: usize = 5;
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// Name of the file in the home folder.
 pub const FILE_NAME: &str = "host.lock";
 
-/// The exclusive right to write one home. Dropping it gives the right back.
+/// The exclusive right to write one home. Dropping it releases the right.
 #[derive(Debug)]
 pub struct HostLock {
     _file: File,
 }
 
-/// Why the lock was not taken.
+/// The reason why the lock was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// The operator: another host works in this home.
+    /// Another host uses this home. The operator stops it or chooses another home.
     #[error("another host{pid} works in {home:?}; stop it with `hermes-host stop`, take its place with `hermes-host run --replace`, or choose another --home", pid = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
     Held {
         /// The home.
         home: PathBuf,
-        /// Who it is, where the file says.
+        /// The process id in the file, if there is one.
         pid: Option<u32>,
     },
-    /// The operator: the file cannot be used.
+    /// The file cannot be used. The operator makes the home writable.
     #[error("cannot open {path:?}; the home folder must be writable")]
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
 }
 
 impl HostLock {
-    /// Takes the lock of `home`, or says who has it.
+    /// Takes the lock of `home`, or returns its holder.
     ///
     /// # Errors
     ///
-    /// When another process holds it, or when the file cannot be opened.
+    /// Another process holds it, or the file cannot be opened.
     pub fn take(home: &Path) -> Result<Self, LockError> {
         let path = home.join(FILE_NAME);
         let open = |source| LockError::Open { path: path.clone(), source };
@@ -81,7 +82,7 @@ impl HostLock {
                 Err(errno) => return Err(open(errno.into())),
             }
         }
-        // The number is for people and for `--replace`; the lock itself is the kernel's.
+        // The process id is for people and for `--replace`; the lock itself is held in the kernel.
         file.set_len(0).map_err(open)?;
         file.rewind().map_err(open)?;
         write!(file, "{}", std::process::id()).map_err(open)?;
@@ -89,38 +90,39 @@ impl HostLock {
     }
 }
 
-/// Who holds a home: the process where the file says, `None` where nobody does.
+/// Returns the process id of the holder of a home; `None` if no process holds it.
 pub fn held_by(home: &Path) -> Option<u32> {
     let mut file = File::open(home.join(FILE_NAME)).ok()?;
     let holder = holder(&mut file)?;
-    // Who is gone holds nothing, and its successor is not stood in the way of.
+    // A process that has ended holds nothing. The shared lock below is then not tried, because it could block the next
+    // holder.
     let pid = Pid::from_raw(i32::try_from(holder).ok()?)?;
     if test_kill_process(pid) == Err(Errno::SRCH) {
         return None;
     }
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => Some(holder),
-        // It is given back with the file.
+        // Closing the file releases the shared lock.
         _ => None,
     }
 }
 
-/// What is done about a host that holds the home.
+/// The treatment of a host that holds the home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Nothing: the home has to be free.
+    /// Fail: the home has to be free.
     Free,
-    /// One that runs for a terminal only is asked to hand over.
+    /// Ask a host that runs for a terminal only to hand over.
     TakeOver,
-    /// Whoever it is is asked to stop.
+    /// Ask any host to stop.
     Replace,
 }
 
-/// Takes the lock of `home`, where the wish is to wait for it after who holds it had their time to end.
+/// Takes the lock of `home`. If `wish` allows it, asks the holder to end and waits `patience` and some slack for it.
 ///
 /// # Errors
 ///
-/// As [`HostLock::take`].
+/// The same as [`HostLock::take`].
 pub async fn take(home: &Path, wish: Wish, patience: Duration) -> Result<HostLock, LockError> {
     let held = match HostLock::take(home) {
         Err(held @ LockError::Held { .. }) => held,

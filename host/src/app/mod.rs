@@ -1,13 +1,11 @@
-//! Wires the host together, keeps it running, and takes it apart in order.
+//! The wiring of the host: start, operation and ordered end.
 //!
-//! Up: home → lock → status address → store → dispatcher → adapters → what an earlier
-//! life left → control socket → ready. Down, within `[host] drain_s`: no new events → turns end,
-//! or are parked for the next life → what can be sent is sent → adapters disconnect →
-//! the store closes. A host without adapters keeps running: one can be added.
+//! Start: home → lock → status address → store → dispatcher → adapters → recovery → control socket → ready. End, within
+//! `[host] drain_s`: no new events → turns end, or are parked for the next run → deliveries are sent → adapters
+//! disconnect → the store closes. A host without adapters keeps running, because one can be added.
 //!
-//! A terminal without a host runs one in its own process, without adapters, signals and
-//! status address ([`run_alone`]); `run` asks it to hand over. `adapter try` does the same with one adapter and a home
-//! of its own ([`run_trial`]).
+//! A terminal without a host runs one in its own process, without adapters, signals and status address ([`run_alone`]);
+//! `run` asks it to hand over. `adapter try` does the same with one adapter and its own home ([`run_trial`]).
 
 mod again;
 mod control;
@@ -61,51 +59,51 @@ use signals::{Signals, Wish};
 /// Exit code that asks the service manager for another start.
 pub const EXIT_RESTART: u8 = 75;
 
-/// Requests of the control socket that wait for their answer.
+/// Requests of the control socket that may wait for their answer.
 const CONTROL_QUEUE_MAX: usize = 64;
 
-/// News of adapters that wait for the dispatcher.
+/// Events of adapters that may wait for the dispatcher.
 const ADAPTER_QUEUE_MAX: usize = 256;
 
-/// How often what has expired is forgotten.
+/// Interval of the removal of expired data.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// How often the clock of the machine is compared with the time that has passed.
+/// Interval of the comparison of the wall clock with the elapsed time.
 const LOOK_AT_THE_CLOCK: Duration = Duration::from_secs(5);
 
-/// How long tasks that do not end are waited for after everything is written.
+/// Wait for tasks that do not end, after the store is closed.
 const LEFT_BEHIND: Duration = Duration::from_secs(1);
 
-/// A host that runs inside the process of one terminal, without adapters, until another one wants its place.
+/// A host in the process of one terminal, without adapters, until another host takes over.
 pub struct OwnHost {
-    /// Ends it.
+    /// Requests its end.
     end: mpsc::Sender<stop::End>,
 }
 
 impl OwnHost {
-    /// Asks it to end: what cannot end at once is parked for the next one.
+    /// Requests the end. Work that cannot end at once is parked for the next run.
     pub fn end(&self) {
-        // A second wish finds it ending already.
+        // A full channel means that it is already ending.
         let _ = self.end.try_send(stop::End::Stop);
     }
 }
 
-/// What `run` was told besides the configuration.
+/// The options of `run` besides the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// Where the configuration came from; a reload reads it again.
+    /// The sources of the configuration, for a reload.
     pub sources: Sources,
-    /// The program of the next run, which a restart tries first.
+    /// The program of the next run, which is tested before a restart.
     pub program: Option<PathBuf>,
-    /// Whether a host that holds the home is asked to stop first.
+    /// `true` if a host that holds the home is asked to stop first.
     pub replace: bool,
-    /// What the log masks.
+    /// The mask of the log.
     pub log_mask: LogMask,
-    /// Who watches what passes between the host and its adapters.
+    /// The observer of the calls between the host and its adapters.
     pub watch: Watcher,
 }
 
-/// Who watches a trial, if anybody does.
+/// The observer of a trial; `None` for other hosts.
 #[derive(Clone, Default)]
 pub struct Watcher(pub Option<Watch>);
 
@@ -115,84 +113,84 @@ impl std::fmt::Debug for Watcher {
     }
 }
 
-/// Why the host did not start, or did not end well.
+/// The reason why the host did not start or ended with an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The operator: the home folder cannot be used.
+    /// The home folder cannot be used. The operator fixes it.
     #[error(transparent)]
     Home(#[from] home::HomeError),
-    /// The operator: another host works here.
+    /// Another host uses the home. The operator stops it.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The operator: the state cannot be used.
+    /// The store cannot be used. The operator fixes it.
     #[error(transparent)]
     Store(#[from] crate::store::StoreError),
-    /// The operator: `[agent]` is wrong.
+    /// `[agent]` is wrong. The operator corrects it.
     #[error(transparent)]
     Agent(#[from] hermes_agent::config::BuildError),
-    /// The operator: `plugins.toml` is wrong.
+    /// `plugins.toml` is wrong. The operator corrects it.
     #[error(transparent)]
     Config(#[from] crate::config::Problems),
-    /// The operator: the status address cannot be used.
+    /// The status address cannot be used. The operator corrects it.
     #[error(transparent)]
     Status(#[from] crate::status::BindError),
-    /// The operator: the control socket cannot be used.
+    /// The control socket cannot be used. The operator fixes the home folder.
     #[error("cannot open the control socket in {path:?}")]
     Control {
         /// The home folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// The operator: the system refuses threads, timers or signals.
+    /// The system refuses threads, timers or signals. The operator checks the machine.
     #[error("the system does not let the host run")]
     System(#[source] std::io::Error),
 }
 
-/// What the running host knows about itself besides the pipeline.
+/// The running host outside of the pipeline.
 pub struct App {
     pub(crate) host: Arc<Host>,
     pub(crate) adapters: Adapters,
     pub(crate) terminals: Terminals,
-    /// Held while a terminal takes its seat: finding where a session is open and leading it there is one step.
+    /// Held while a terminal takes its slot: finding the chats of a session and binding the slot to it is one step.
     pub(crate) sitting: tokio::sync::Mutex<()>,
-    /// Whether it runs for a terminal only.
+    /// `true` if it runs for a terminal only.
     pub(crate) alone: bool,
     pub(crate) options: RunOptions,
     pub(crate) plans: plan::Planner,
     /// `starting`, `online`, `draining`, `stopping`.
     pub(crate) state: watch::Sender<&'static str>,
     pub(crate) since_ms: i64,
-    /// How what lies there stands to what runs.
+    /// The relation of the configuration file to the running configuration.
     pub(crate) standing: Mutex<reload::Standing>,
-    /// The values that are read at the start only, as they were then.
+    /// The values that are read only at the start, as they were then.
     pub(crate) started_with: BTreeMap<&'static str, String>,
     pub(crate) end: mpsc::Sender<stop::End>,
-    /// The view of the host that the tools of its agent have.
+    /// The host's services for the tools of its agent.
     pub(crate) lent: Arc<tools::Lent>,
 }
 
-/// Runs the host until it is told to stop. Makes the threads it needs.
+/// Runs the host until it is asked to stop, on a new multi-threaded runtime.
 ///
 /// # Errors
 ///
-/// When it cannot start; a host that has started says how it ended.
+/// The host cannot start. A started host returns the way in which it ended.
 pub fn run(config: Config, options: RunOptions) -> Result<Ended, RunError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(RunError::System)?;
     let ended = runtime.block_on(serve(config, options, None, Runs::Adapters));
-    // A turn that was left behind may hang in a call that nobody can end.
+    // A turn that was left behind may block in a call that cannot be cancelled.
     runtime.shutdown_timeout(LEFT_BEHIND);
     ended
 }
 
-/// Runs a host for a terminal of this process, without adapters; `ready` hears when it can be attached to. It holds
-/// the home as any host does.
+/// Runs a host for a terminal of this process, without adapters. `ready` is notified when terminals can attach. The
+/// host holds the home like any other.
 ///
 /// # Errors
 ///
-/// When it cannot start; [`LockError::Held`] where another one holds the home.
+/// The host cannot start; [`LockError::Held`] if another one holds the home.
 pub async fn run_alone(
     config: Config,
     options: RunOptions,
@@ -201,12 +199,12 @@ pub async fn run_alone(
     serve(config, options, Some(ready), Runs::Nothing).await.map(|_| ExitCode::SUCCESS)
 }
 
-/// Runs a host for a terminal of this process that tries adapters out: those of the configuration run, and libraries
-/// beside the binary do not count.
+/// Runs a host for the trial of an adapter in this process: the configured adapters run, and libraries beside the
+/// binary are ignored.
 ///
 /// # Errors
 ///
-/// When it cannot start.
+/// The host cannot start.
 pub async fn run_trial(
     config: Config,
     options: RunOptions,
@@ -222,7 +220,7 @@ async fn serve(
     runs: Runs,
 ) -> Result<Ended, RunError> {
     let alone = ready.is_some();
-    // The signals of a process with a terminal are the terminal's.
+    // In a process with a terminal, the terminal handles the signals.
     let mut signals = if alone { Signals::none() } else { Signals::listen().map_err(RunError::System)? };
     let service = |name: &str| options.sources.env.get(name).filter(|_| !alone);
     let notify = Arc::new(Notify::new(service("NOTIFY_SOCKET").map(PathBuf::from)));
@@ -236,7 +234,7 @@ async fn serve(
     let lock = lock::take(&config.home, wish, config.host.drain).await?;
     let left = orphans::left(&config.home);
     let adopting = orphans::adopt(&config.home, left.clone()).map_err(RunError::System)?;
-    // A host that cannot have its address does not begin anything.
+    // The address is bound first, so that a host without it starts nothing.
     let status_listener = if alone { None } else { status::bind(&config).await? };
 
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -315,7 +313,7 @@ async fn serve(
     tokio::spawn(watch_the_clock(Arc::clone(&app.host)));
     app.state.send_replace("online");
     match ready {
-        // A terminal that is gone by now ends it as soon as it is asked.
+        // If the terminal is gone by now, nobody attaches and the host is ended by its owner.
         Some(ready) => drop(ready.send(OwnHost { end: app.end.clone() })),
         None => ready::say(&app, &unfinished, warned),
     }
@@ -329,7 +327,7 @@ async fn serve(
     let hurry = stop::hurry(signals, alone && end == stop::End::Stop);
     stop::drain(&app, end, hurry.clone()).await;
     let end = end.overruled(hurry.is_cancelled() || matches!(ends.try_recv(), Ok(stop::End::Stop)));
-    // Whoever asked for the end hears that it was asked for.
+    // The client that requested the end gets its answer.
     answers.until_written().await;
     control.abort();
     answering.abort();
@@ -343,7 +341,7 @@ async fn serve(
     Ok(Ended::after(end, supervised, Duration::from_millis(lived_ms)))
 }
 
-/// Waits until somebody wants the host to end, or until it cannot go on.
+/// Waits for a request to end, or for a failure of the dispatcher.
 async fn wait_for_the_end(
     app: &Arc<App>,
     signals: &mut Signals,
@@ -368,7 +366,7 @@ async fn wait_for_the_end(
             () = app.host.broken.cancelled() => return stop::End::Broken,
             () = app.host.restarting.cancelled() => return stop::End::Restart,
             ended = &mut dispatcher => {
-                // A dispatcher that broke decides nothing any more. What is durable survives this process.
+                // Without a dispatcher the host cannot continue. Stored state survives the end of the process.
                 tracing::error!(?ended, "the dispatcher ended; so does the host, with 75, to be started again");
                 std::process::exit(i32::from(EXIT_RESTART));
             }
@@ -376,7 +374,7 @@ async fn wait_for_the_end(
     }
 }
 
-/// Passes news of the adapters on to the dispatcher, and what they announce to the terminal.
+/// Forwards events of the adapters to the dispatcher, and their announcements to the terminal.
 async fn pass_on(host: Arc<Host>, mut news: mpsc::Receiver<AdapterEvent>) {
     while let Some(event) = news.recv().await {
         match event {
@@ -386,7 +384,7 @@ async fn pass_on(host: Arc<Host>, mut news: mpsc::Receiver<AdapterEvent>) {
     }
 }
 
-/// Checks once a second that the database is where it was.
+/// Checks once per second that the database file is still in place.
 async fn look_after_the_store(host: Arc<Host>) {
     let mut second = tokio::time::interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -396,7 +394,7 @@ async fn look_after_the_store(host: Arc<Host>) {
     }
 }
 
-/// Forgets once a minute what has expired, in memory and in the store.
+/// Removes expired data once per minute, in memory and in the store.
 async fn sweep_for_ever(host: Arc<Host>) {
     let mut minute = tokio::time::interval(SWEEP_EVERY);
     loop {
@@ -421,7 +419,7 @@ async fn sweep_for_ever(host: Arc<Host>) {
     }
 }
 
-/// Says in the log when the clock of the machine is set.
+/// Logs changes of the machine's clock.
 async fn watch_the_clock(host: Arc<Host>) {
     let mut watch = ClockWatch::default();
     let mut ticks = tokio::time::interval(LOOK_AT_THE_CLOCK);
@@ -438,7 +436,7 @@ async fn watch_the_clock(host: Arc<Host>) {
 }
 
 impl App {
-    /// Whether the host would start again if it ended.
+    /// Checks that the host would start again.
     pub(crate) async fn would_start(&self) -> Result<(), WouldNotStart> {
         let next = NextRun { sources: self.options.sources.clone(), program: self.options.program.clone() };
         next.would_start().await

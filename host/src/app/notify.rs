@@ -1,4 +1,4 @@
-//! Tells the service manager how far the host is, by the `sd_notify` protocol.
+//! State reports to the service manager by the `sd_notify` protocol.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -9,29 +9,29 @@ use std::time::Duration;
 
 use super::App;
 
-/// The socket of the service manager; without one, words go nowhere.
+/// The socket of the service manager. Without one, reports are dropped.
 #[derive(Debug, Default)]
 pub struct Notify {
     socket: Option<(UnixDatagram, SocketAddr)>,
 }
 
 impl Notify {
-    /// Speaks to what `NOTIFY_SOCKET` named when the configuration was read.
+    /// Connects to the socket that `NOTIFY_SOCKET` named when the configuration was read.
     pub fn new(address: Option<PathBuf>) -> Self {
         Self { socket: address.and_then(connect) }
     }
 
-    /// The host takes events.
+    /// Reports that the host accepts events.
     pub fn ready(&self) {
         self.say("READY=1\nSTATUS=online");
     }
 
-    /// The host ends.
+    /// Reports that the host is ending.
     pub fn stopping(&self) {
         self.say("STOPPING=1\nSTATUS=draining");
     }
 
-    /// The dispatcher makes progress.
+    /// Reports that the dispatcher makes progress.
     pub fn alive(&self) {
         self.say("WATCHDOG=1");
     }
@@ -45,18 +45,18 @@ impl Notify {
     }
 }
 
-/// How often the service manager wants a sign of life: half of what it asked for.
+/// Returns the interval of watchdog reports: half of the requested one.
 pub fn watchdog_every(asked_us: Option<&String>) -> Option<Duration> {
     let asked = asked_us?.parse().ok().filter(|asked| *asked > 0)?;
     Some(Duration::from_micros(asked) / 2)
 }
 
-/// Gives signs of life while the dispatcher makes progress.
+/// Sends watchdog reports while the dispatcher makes progress.
 pub async fn feed_watchdog(app: Arc<App>, notify: Arc<Notify>, every: Duration) {
     let mut tick = tokio::time::interval(every);
     loop {
         tick.tick().await;
-        // The dispatcher has to answer; one that hangs lets the service manager restart the host.
+        // The dispatcher has to answer. If it hangs, the service manager restarts the host.
         app.census().await;
         notify.alive();
     }

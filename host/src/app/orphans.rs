@@ -1,6 +1,6 @@
 //! Orphans: processes that a tool or an adapter left behind, which the host adopts and collects.
 //!
-//! The host is a child subreaper, so that everything that it started keeps the host among its ancestors. The control
+//! The host is a child subreaper, so every process that it started keeps the host among its ancestors. The control
 //! socket recognises such processes by that. Some of them outlive the host. A file in the home lists them, so that the
 //! next run recognises them, too.
 
@@ -18,21 +18,21 @@ use tokio::task::AbortHandle;
 /// The name of the list in the home folder.
 const FILE_NAME: &str = "host.children";
 
-/// Pause before orphans are collected, so that a burst of ends costs one look.
+/// Pause before orphans are collected, so that a burst of ends costs one pass.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Interval of a look without a signal.
+/// Interval of a pass without a signal.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Processes of the list that are read.
 const LISTED_MAX: usize = 10_000;
 
-/// Makes this process adopt orphans, collects those that end and keeps the list, until the task is aborted: a terminal
-/// that handed its host over is no host any more.
+/// Makes this process adopt orphans, collects those that end and updates the list until the task is aborted. The task
+/// is aborted because a terminal that handed its host over continues without being a host.
 ///
 /// # Errors
 ///
-/// When the system refuses either.
+/// The system refuses the subreaper or the signal handler.
 pub fn adopt(home: &Path, left: BTreeSet<ProcessId>) -> io::Result<AbortHandle> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let mut ended = signal(SignalKind::child())?;
@@ -40,13 +40,13 @@ pub fn adopt(home: &Path, left: BTreeSet<ProcessId>) -> io::Result<AbortHandle> 
     let task = tokio::spawn(async move {
         let mut listed = BTreeSet::new();
         loop {
-            // A signal that comes meanwhile is kept for the next round.
+            // A signal during the pass is kept for the next one.
             let by_signal = tokio::time::timeout(INTERVAL, ended.recv()).await.is_ok();
             tokio::time::sleep(PAUSE).await;
             let (home, known, before) = (home.clone(), left.clone(), listed.clone());
             let look = move || {
                 children::reap_orphans();
-                // The list follows the interval: a busy tool does not rewrite it all the time.
+                // The list is only written at the interval, so that a busy tool does not cause constant writes.
                 if by_signal { before } else { write_changed(&home, &known, before) }
             };
             match tokio::task::spawn_blocking(look).await {
@@ -58,16 +58,16 @@ pub fn adopt(home: &Path, left: BTreeSet<ProcessId>) -> io::Result<AbortHandle> 
     Ok(task.abort_handle())
 }
 
-/// Writes the list as it is at the end of the host.
+/// Writes the list at the end of the host.
 pub fn keep(home: &Path, left: &BTreeSet<ProcessId>) {
     write_changed(home, left, BTreeSet::new());
 }
 
-/// Returns the processes that earlier runs of the host left and that still run.
+/// Returns the processes of earlier runs of the host that still run.
 pub fn left(home: &Path) -> BTreeSet<ProcessId> {
     let text = fs::read_to_string(home.join(FILE_NAME)).unwrap_or_default();
     let mut lines = text.lines();
-    // Numbers and start times mean nothing after a reboot.
+    // Process ids and start times are invalid after a reboot.
     if lines.next() != Some(boot().as_str()) {
         return BTreeSet::new();
     }
@@ -82,7 +82,7 @@ fn is_alive((pid, started): &ProcessId) -> bool {
     ProcessStat::of(*pid).is_some_and(|stat| stat.started == *started)
 }
 
-/// Writes what descends from the host and what was left before, unless that is what was written last.
+/// Writes the descendants of the host and the earlier leftovers if they differ from the last list.
 fn write_changed(home: &Path, left: &BTreeSet<ProcessId>, before: BTreeSet<ProcessId>) -> BTreeSet<ProcessId> {
     let mut now = children::descendants();
     now.extend(left.iter().filter(|process| is_alive(process)));
@@ -106,7 +106,7 @@ fn write(home: &Path, processes: &BTreeSet<ProcessId>) -> io::Result<()> {
     fs::rename(new, home.join(FILE_NAME))
 }
 
-/// The name of this boot of the machine; empty where the system has none.
+/// Returns the id of this boot of the machine; empty if the system has none.
 fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }

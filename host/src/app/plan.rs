@@ -1,4 +1,4 @@
-//! What is run: what the configuration asks for, less what the operator switched off.
+//! The plans to run: those of the configuration, without the instances that the operator switched off.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,33 +7,33 @@ use crate::config::{Config, Prepared, Problems};
 use crate::mask::LogMask;
 use crate::store::Loaded;
 
-/// Makes plans; remembers what `adapter disable` switched off.
+/// The source of plans. It remembers the instances that `adapter disable` switched off.
 #[derive(Clone, Debug, Default)]
 pub struct Planner {
-    /// Shared by all copies: a switch in a chat and one on the command line are the same.
+    /// Shared by all copies, so that a switch in a chat and one on the command line have the same effect.
     disabled: Arc<Mutex<BTreeSet<String>>>,
     runs: Runs,
 }
 
-/// Which adapters run at all.
+/// The adapters that may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
-    /// Those that the configuration asks for.
+    /// Those of the configuration.
     #[default]
     Adapters,
-    /// Those whose libraries lie in the folders of the configuration; none beside the binary.
+    /// Those whose libraries are in the folders of the configuration; libraries beside the binary are ignored.
     OnlyThoseInFolders,
     /// None: the host runs for terminals.
     Nothing,
 }
 
 impl Planner {
-    /// A planner that knows what is switched off.
+    /// Creates a planner with the stored switches.
     pub fn new(loaded: &Loaded, runs: Runs) -> Self {
         Self { disabled: Arc::new(Mutex::new(loaded.disabled_adapters.iter().cloned().collect())), runs }
     }
 
-    /// Notes that an instance was switched on or off.
+    /// Records that an instance was switched on or off.
     pub fn switch(&self, instance: &str, on: bool) {
         let mut disabled = self.disabled.lock().unwrap_or_else(PoisonError::into_inner);
         if on {
@@ -43,11 +43,11 @@ impl Planner {
         }
     }
 
-    /// Plans what is run. The log learns the secrets that only manifests make known.
+    /// Creates the plans. The log mask learns the secrets that only manifests name.
     ///
     /// # Errors
     ///
-    /// What manifests and schemas find wrong with the configuration, all at once.
+    /// All problems that manifests and schemas find in the configuration.
     pub async fn plan(&self, config: Config, log_mask: &LogMask) -> Result<Prepared, Problems> {
         let exe = std::env::current_exe().ok().filter(|_| self.runs != Runs::OnlyThoseInFolders);
         let beside = exe.and_then(|exe| Some(exe.parent()?.to_owned()));
@@ -57,12 +57,12 @@ impl Planner {
             return Err(prepared.limits);
         }
         if !prepared.problems.0.is_empty() {
-            // Only the adapter that a problem belongs to stays away.
+            // Only the adapter with the problem does not start.
             tracing::error!("plugins.toml has problems:\n{}", prepared.problems);
         }
         let disabled = self.disabled.lock().unwrap_or_else(PoisonError::into_inner);
         for plan in &mut prepared.plans {
-            // What the section says wins over the switch.
+            // The section overrides the switch.
             let decided = prepared.config.adapters.get(&plan.instance).and_then(|section| section.enabled).is_some();
             if self.runs == Runs::Nothing || (!decided && disabled.contains(&plan.instance)) {
                 plan.enabled = false;

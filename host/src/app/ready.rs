@@ -1,4 +1,4 @@
-//! What the host says when it is up: where it is, what runs, and what is missing.
+//! The start-up message: paths, running adapters, and warnings.
 
 use std::io::{self, IsTerminal, Write as _};
 
@@ -10,12 +10,13 @@ use crate::plugins::AdapterState;
 use crate::recovery::Found;
 use crate::status::human::write_sample;
 
-/// Prints a line on the terminal, whatever the log shows. One that nobody can read is no reason to stop.
+/// Prints a line to standard output, independent of the log level. A closed output is ignored.
 macro_rules! tell {
     ($($words:tt)*) => { _ = writeln!(io::stdout(), $($words)*) };
 }
 
-/// Prints an address that an adapter announced. A secret in it is printed on a terminal only: other outputs are kept.
+/// Prints a URL that an adapter announced. A secret in it is printed on a terminal only, because other outputs may be
+/// stored.
 pub async fn announced(host: &Host, instance: &str, label: &str, url: &str) {
     let line = link::line(label, url);
     if io::stdout().is_terminal() {
@@ -28,7 +29,7 @@ pub async fn announced(host: &Host, instance: &str, label: &str, url: &str) {
     }
 }
 
-/// Which adapters there are; those that failed by now apart. `None`: there are none.
+/// Lists the adapters, with the failed ones apart. `None`: there are none.
 fn adapters(states: impl Iterator<Item = (String, AdapterState)>) -> Option<String> {
     let (failed, well): (Vec<_>, Vec<_>) = states.partition(|(_, state)| matches!(state, AdapterState::Failed { .. }));
     let names =
@@ -43,8 +44,7 @@ fn adapters(states: impl Iterator<Item = (String, AdapterState)>) -> Option<Stri
     }
 }
 
-/// Prints the start-up lines. Addresses follow as adapters announce them. The first `warned`
-/// warnings were shown before.
+/// Prints the start-up lines. URLs follow as adapters announce them. The first `warned` warnings were shown before.
 pub fn say(app: &App, left: &Found, warned: usize) {
     let live = app.host.live();
     let config = &live.config;

@@ -1,4 +1,4 @@
-//! Reading the configuration again, and what became of what it started.
+//! Reloading the configuration, and the outcome of the starts that it causes.
 
 use std::time::Duration;
 
@@ -13,26 +13,25 @@ use crate::live::Live;
 use crate::plugins::{AdapterStatus, Begun, Outcome};
 use crate::status::human::span;
 
-/// How long `reload` and `adapter reload` wait for the first that becomes of what they started. Whatever has an end
-/// sooner is not waited for.
+/// The longest wait of `reload` and `adapter reload` for the first outcome of their starts.
 const OUTCOME: Duration = Duration::from_secs(10);
 
-/// How the configuration that lies there stands to the one that runs.
+/// The relation of the configuration file to the running configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
-    /// What keeps single adapters of the one that runs from running.
+    /// The problems of single adapters in the running configuration.
     problems: Problems,
-    /// Since when what lies there is refused, in milliseconds since the Unix epoch.
+    /// Time of the first refused reload since the last success, in milliseconds since the Unix epoch.
     refused_ms: Option<i64>,
 }
 
 impl Standing {
-    /// What lies there is what runs, but for these.
+    /// Creates the state after a successful load, with the problems of single adapters.
     pub(crate) fn with(problems: Problems) -> Self {
         Self { problems, refused_ms: None }
     }
 
-    /// What whoever comes later has to know.
+    /// Returns the warning about a refused reload for later readers.
     pub(crate) fn warning(&self, now_ms: i64) -> Option<String> {
         let ago = span(now_ms.saturating_sub(self.refused_ms?));
         Some(format!(
@@ -41,7 +40,8 @@ impl Standing {
         ))
     }
 
-    /// The reason of an adapter that its section keeps from running, as `config check` tells it, with the last step.
+    /// Returns the reason of an adapter that its section keeps from running, in the words of `config check`, with the
+    /// final step.
     pub(crate) fn reason(&self, status: &AdapterStatus) -> Option<String> {
         if status.state != "failed" {
             return None;
@@ -61,7 +61,7 @@ impl Standing {
     }
 }
 
-/// The problems of one section.
+/// Returns the problems of one section.
 fn of<'a>(problems: &'a Problems, instance: &str) -> impl Iterator<Item = &'a crate::config::Problem> {
     let section = format!("adapter.{instance}");
     problems.0.iter().filter(move |problem| {
@@ -69,18 +69,18 @@ fn of<'a>(problems: &'a Problems, instance: &str) -> impl Iterator<Item = &'a cr
     })
 }
 
-/// What a reload took over, and what it did not.
+/// The result of a reload.
 pub(crate) struct Reloaded {
-    /// Keys that were changed and are read at the start only.
+    /// Changed keys that are read only at the start.
     later: Vec<String>,
-    /// What keeps single adapters from running.
+    /// The problems of single adapters.
     problems: Problems,
-    /// What it started.
+    /// The starts that it caused.
     begun: Vec<Begun>,
 }
 
 impl App {
-    /// Reads the configuration again and takes it over, or changes nothing.
+    /// Reads the configuration again and applies it, or changes nothing.
     pub(crate) async fn reload(&self) -> Result<Reloaded, Problems> {
         let config = self.reread(crate::config::load(self.options.sources.clone()))?;
         let planned = self.reread(self.plans.plan(config, &self.options.log_mask).await)?;
@@ -96,7 +96,7 @@ impl App {
         Ok(Reloaded { later, problems: planned.problems, begun })
     }
 
-    /// Notes that what lies there is refused.
+    /// Records a refused reload.
     fn reread<T>(&self, read: Result<T, Problems>) -> Result<T, Problems> {
         if read.is_err() {
             self.standing().refused_ms.get_or_insert(self.host.now_ms());
@@ -104,7 +104,7 @@ impl App {
         read
     }
 
-    /// As [`App::reload`], for the operator, who hears what became of it.
+    /// Does the same as [`App::reload`] for the operator, and reports the outcomes.
     pub(super) async fn reload_and_tell(&self) -> Answer {
         let reloaded = match self.reload().await {
             Ok(reloaded) => reloaded,
@@ -125,7 +125,7 @@ impl App {
         }
     }
 
-    /// Starts an instance anew from the file that lies there, and tells what became of it.
+    /// Starts an instance again from the current file, and reports the outcome.
     pub(super) async fn reload_adapter(&self, instance: &str) -> Answer {
         let Some(begun) = self.adapters.replace(instance) else {
             let words = format!("{instance} is switched off; `hermes-host adapter enable {instance}` starts it.");
@@ -148,7 +148,7 @@ impl App {
 }
 
 impl Reloaded {
-    /// What does not run, a line each: what the file says of it where that is known, with line and key.
+    /// Returns a line for each failure. If the file explains it, the line contains the place and the key.
     fn amiss(&self, outcomes: &[(&str, Outcome)]) -> Vec<String> {
         let mut lines: Vec<String> = self.problems.0.iter().map(|problem| format!("  {problem}")).collect();
         for (instance, outcome) in outcomes {
@@ -164,7 +164,7 @@ impl Reloaded {
         lines
     }
 
-    /// What is left to say, a sentence each.
+    /// Returns a sentence for each remaining effect.
     fn rests(&self, outcomes: &[(&str, Outcome)]) -> Vec<String> {
         let mut rests = Vec::new();
         for (instance, outcome) in outcomes {

@@ -1,4 +1,4 @@
-//! Requests of the control socket that a process of a run makes: answered within the view of the run's person.
+//! Requests of processes of a run over the control socket. They are answered with the rights of the run's requester.
 
 use hermes_agent::tools::ports::{Messenger, Search};
 
@@ -10,7 +10,7 @@ use crate::tasks::act::By;
 use crate::tasks::{self, viewer};
 
 impl App {
-    /// Answers a request that the run may make. Its rights are checked already.
+    /// Answers a request of a run. Its right was checked before.
     pub(super) async fn answer_run(&self, run: &Run, request: ControlRequest) -> Answer {
         let context = &run.context;
         match request {
@@ -51,11 +51,11 @@ impl App {
                 status.adapters.iter_mut().for_each(|adapter| adapter.announced.clear());
                 Ok(ControlReply::Status(Box::new(status)))
             }
-            // The admin whose run it is enters the code.
+            // The requester of the run, an admin, enters the code.
             ControlRequest::PairingApprove { instance, code } => {
                 self.approve_pairing(instance, code, context.person.clone()).await
             }
-            // The right of an admin, who sees what the operator sees of it.
+            // An admin has the same view of the remaining requests as the operator.
             other => self.answer_operator(other).await,
         }
     }

@@ -1,4 +1,4 @@
-//! Seats for terminals: which chat a terminal speaks in, and which session goes on there.
+//! Slots for terminals: the chat of a terminal and the session in it.
 
 use futures_util::future::BoxFuture;
 use hermes_core::ids::SessionId;
@@ -13,10 +13,10 @@ use crate::events::{Control, HostEvent};
 use crate::plugins::terminal::{self, INSTANCE, Seat, SeatFor};
 use crate::store::{Change, DeliveryFilter, DeliveryState, InUse, RouteRow, SessionRow};
 
-/// Messages that are shown again when a session goes on.
+/// Earlier messages that are shown when a session continues.
 const LAST_MESSAGES: u32 = 4;
 
-/// What is shown again of one message, in bytes.
+/// The longest part of an earlier message that is shown, in bytes.
 const LAST_BYTES_MAX: usize = 2 << 10;
 
 impl Seats for App {
@@ -26,7 +26,7 @@ impl Seats for App {
                 return;
             }
             let _one_by_one = self.sitting.lock().await;
-            // Somebody may sit there again by now.
+            // Another terminal may use the slot by now.
             if self.terminals.is_taken(&chat) {
                 return;
             }
@@ -53,7 +53,7 @@ impl Seats for App {
 }
 
 impl App {
-    /// A seat whose first message begins a session.
+    /// Takes a slot whose first message starts a session.
     async fn sit_anew(&self, seat_for: SeatFor) -> Result<(Seat, SeatInfo), Refusal> {
         let rather = match seat_for {
             SeatFor::Conversation => {
@@ -69,7 +69,7 @@ impl App {
         Ok((seat, info))
     }
 
-    /// Leads a seat to no session.
+    /// Removes the route of a slot.
     async fn unbind(&self, chat: &str) -> Result<(), Refusal> {
         let key = self.key_of(chat)?;
         let unbind = |reply| Control::Unbind { key: key.clone(), reply };
@@ -79,12 +79,12 @@ impl App {
         }
     }
 
-    /// A seat on which a session goes on.
+    /// Takes a slot in which a session continues.
     async fn sit_again(&self, seat_for: SeatFor, name: &str) -> Result<(Seat, SeatInfo), Refusal> {
         let row = find_own_session(&self.host.store, name).await.map_err(Box::new)?;
         let session = row.id.clone();
         let led = self.ask(|reply| Control::LedTo { session: session.clone(), reply }).await?;
-        // A seat for one answer is nobody's for longer than that.
+        // A slot for one answer is not kept.
         let is_kept =
             |(instance, chat): &&(String, Chat)| instance == INSTANCE && !terminal::is_for_one_answer(&chat.id);
         let here = led.iter().find(is_kept).map(|(_, chat)| chat.id.clone());
@@ -123,7 +123,7 @@ impl App {
         self.terminals.sit(seat_for, wanted, rather).map_err(|words| refusal(ErrorKind::Refused, words))
     }
 
-    /// The seats to which something is owed, the oldest first.
+    /// Returns the slots with owed deliveries, oldest first.
     async fn owed_to(&self) -> Result<Vec<String>, Refusal> {
         let filter = DeliveryFilter {
             instance: Some(INSTANCE.to_owned()),
@@ -135,7 +135,7 @@ impl App {
         Ok(owed.into_iter().map(|delivery| delivery.chat.id).collect())
     }
 
-    /// Leads a seat to a session, which is open again by that.
+    /// Binds a slot to a session and reopens the session.
     async fn lead(&self, chat: &str, session: &SessionId) -> Result<(), Refusal> {
         let (key, chat) = (self.key_of(chat)?, terminal::chat(chat));
         let now_ms = self.host.now_ms();
@@ -159,14 +159,15 @@ impl App {
     }
 }
 
-/// The seats for a new conversation, the best first: where something waits, so that it is seen, then where nothing does.
-/// Where the agent still answers a former one it would come behind what is said in the new one, so such seats come last.
+/// Returns the slots for a new conversation in order of preference: those with waiting deliveries, so that they are
+/// seen, then the others. Slots in which the agent still answers a former conversation come last, because that answer
+/// would arrive within the new one.
 fn in_order(owed: Vec<String>, answering: &[String]) -> Vec<String> {
     let all = (1..=terminal::SEATS_MAX).map(|number| number.to_string());
     owed.into_iter().chain(all).filter(|chat| !answering.contains(chat)).collect()
 }
 
-/// A message as it is shown again; one that is long only begins.
+/// Returns a message for display, shortened if it is long.
 fn shortened(mut message: MessageInfo) -> MessageInfo {
     if message.content.len() > LAST_BYTES_MAX {
         let end = (0..=LAST_BYTES_MAX).rev().find(|end| message.content.is_char_boundary(*end)).unwrap_or(0);
@@ -178,7 +179,7 @@ fn shortened(mut message: MessageInfo) -> MessageInfo {
 
 const AFTER_THAT: &str = "try it again when that is done, or stop it there";
 
-/// A session as people call it.
+/// Returns the name of a session for people.
 fn called(row: &SessionRow) -> String {
     match &row.title {
         Some(title) => format!("{title:?}"),
@@ -186,7 +187,7 @@ fn called(row: &SessionRow) -> String {
     }
 }
 
-/// A chat as people call it.
+/// Returns the name of a chat for people.
 fn place(instance: &str, chat: &Chat) -> String {
     match &chat.name {
         Some(name) => format!("{instance} ({name})"),

@@ -1,19 +1,19 @@
-//! What the operating system asks of the process.
+//! The signals of the operating system.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// A wish of the operating system.
+/// A request of the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// SIGTERM or SIGINT: a planned stop; a second one shortens it.
     Stop,
     /// SIGHUP: read the configuration again.
     Reload,
-    /// SIGUSR1: a planned stop that asks to be started again.
+    /// SIGUSR1: a planned stop with a new start.
     Restart,
 }
 
-/// The signals the host listens to.
+/// The signals that the host handles.
 pub struct Signals {
     heard: Option<Heard>,
 }
@@ -26,11 +26,11 @@ struct Heard {
 }
 
 impl Signals {
-    /// Starts to listen.
+    /// Starts to handle signals.
     ///
     /// # Errors
     ///
-    /// When the process may not handle signals.
+    /// The process may not handle signals.
     pub fn listen() -> std::io::Result<Self> {
         let heard = Heard {
             term: signal(SignalKind::terminate())?,
@@ -41,12 +41,12 @@ impl Signals {
         Ok(Self { heard: Some(heard) })
     }
 
-    /// Listens to none: somebody else in the process does.
+    /// Handles no signals, because the terminal in this process does.
     pub fn none() -> Self {
         Self { heard: None }
     }
 
-    /// Waits for the next wish. Cancel-safe.
+    /// Waits for the next request. Cancel-safe.
     pub async fn next(&mut self) -> Wish {
         let Some(heard) = &mut self.heard else { return std::future::pending().await };
         tokio::select! {

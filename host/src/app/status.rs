@@ -1,4 +1,4 @@
-//! The state of everything, for `status --json`, the page and the metrics.
+//! The state of the host for `status --json`, the page and the metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::status::{
     self, AgentStatus, DeadChat, HostStatus, Metrics, QueueStatus, SessionStatus, StatusJson, StatusSource,
 };
 
-/// Opens the status listener, where the configuration wants one.
+/// Opens the status listener if it is configured.
 pub async fn bind(config: &Config) -> Result<Option<TcpListener>, RunError> {
     match config.host.status {
         Some(address) => Ok(Some(status::bind(address).await?)),
@@ -23,7 +23,7 @@ pub async fn bind(config: &Config) -> Result<Option<TcpListener>, RunError> {
     }
 }
 
-/// Answers on the status listener.
+/// Serves the status listener.
 pub fn serve(app: &Arc<App>, listener: Option<TcpListener>) -> JoinHandle<()> {
     let Some(listener) = listener else { return tokio::spawn(async {}) };
     let clients_max = app.host.live().config.limits.status_clients_max;
@@ -54,7 +54,7 @@ impl StatusSource for Source {
 }
 
 impl App {
-    /// Asks the dispatcher, the adapters and the store.
+    /// Collects the status from the dispatcher, the adapters and the store.
     pub(crate) async fn status(&self) -> StatusJson {
         let census = self.census().await;
         let counts = self.host.store.counts().await;
@@ -117,7 +117,7 @@ impl App {
         }
     }
 
-    /// How much the dispatcher has in memory. Its answer proves that it makes progress.
+    /// Returns the counts of the dispatcher. Its answer proves that it makes progress.
     pub(crate) async fn census(&self) -> Census {
         let (reply, census) = oneshot::channel();
         self.host.tell(HostEvent::control(Control::Census(reply))).await;

@@ -1,4 +1,4 @@
-//! A planned end, in order and within its time.
+//! A planned end, in order and within its deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,22 +12,21 @@ use super::signals::{Signals, Wish};
 use crate::events::{Control, HostEvent};
 use crate::plugins::terminal::Leaving;
 
-/// How the host ends.
+/// The kind of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// For good.
     Stop,
-    /// To be started again.
+    /// With a new start.
     Restart,
-    /// Because a task that must not end has ended; to be started again.
+    /// A task that must not end has ended; with a new start.
     Broken,
-    /// Because another host takes over.
+    /// Another host takes over.
     HandOver,
 }
 
 impl End {
-    /// What it is after all; `by_stop`: somebody wanted the host to stop meanwhile, and is not answered with another
-    /// life of it.
+    /// Returns the final kind. `by_stop`: a stop was requested in the meantime, so the host is not started again.
     pub fn overruled(self, by_stop: bool) -> Self {
         match self {
             Self::Restart | Self::Broken if by_stop => Self::Stop,
@@ -35,7 +34,7 @@ impl End {
         }
     }
 
-    /// What terminals are told.
+    /// Returns the reason for terminals.
     fn leaving(self) -> Leaving {
         match self {
             Self::Stop => Leaving::Stop,
@@ -45,13 +44,13 @@ impl End {
     }
 }
 
-/// How long is left for each step once somebody hurries.
+/// Deadline of each step after a second stop request.
 const HURRY: Duration = Duration::from_secs(2);
 
-/// How long lanes may take to let go after turns were parked.
+/// Deadline for lanes to end after turns were parked.
 const PARKED: Duration = Duration::from_secs(2);
 
-/// Listens for a second wish to stop, which shortens the drain; `at_once`: it is short already.
+/// Waits for a second stop request, which shortens the drain. `at_once`: the drain is short from the start.
 pub fn hurry(mut signals: Signals, at_once: bool) -> CancellationToken {
     let hurried = CancellationToken::new();
     if at_once {
@@ -66,7 +65,7 @@ pub fn hurry(mut signals: Signals, at_once: bool) -> CancellationToken {
     hurried
 }
 
-/// Takes the host apart.
+/// Ends the host in order.
 pub async fn drain(app: &Arc<App>, end: End, hurried: CancellationToken) {
     let host = &app.host;
     let drain = host.live().config.host.drain;
@@ -83,7 +82,7 @@ pub async fn drain(app: &Arc<App>, end: End, hurried: CancellationToken) {
     app.state.send_replace("stopping");
     host.parking.cancel();
     if !sent {
-        // A part in flight gets its moment to be settled; what is not settled is found at the next start.
+        // A part in flight gets a moment to be settled. The next start recovers the others.
         step(app, Control::DrainOutbox, Instant::now() + PARKED, &CancellationToken::new()).await;
     }
     step(app, Control::DrainLanes, Instant::now() + PARKED, &CancellationToken::new()).await;
@@ -95,7 +94,7 @@ pub async fn drain(app: &Arc<App>, end: End, hurried: CancellationToken) {
     }
 }
 
-/// One step of the end; `false` when its time was over first.
+/// Runs one step of the end. Returns `false` if its deadline passed first.
 async fn step(
     app: &Arc<App>,
     control: impl FnOnce(oneshot::Sender<()>) -> Control,
