@@ -47,23 +47,15 @@ impl Artefacts {
     }
 }
 
-/// Builds the files for the tests: `cargo test` alone builds neither the binary with its crash points nor the
-/// libraries. Tests use copies, so that a later build does not change files of a running host.
+/// Builds the host with its crash points and the libraries, which `cargo test` alone does not build. A copy is used,
+/// so that a later build does not change it under a running host.
 pub fn artefacts() -> &'static Artefacts {
     static BUILT: OnceLock<Artefacts> = OnceLock::new();
     BUILT.get_or_init(|| {
         let target = target_folder();
         let status = cargo()
-            .args([
-                "build",
-                "--workspace",
-                "--exclude",
-                "hermes-tests",
-                "--features",
-                "hermes-host/crash-points",
-                "--quiet",
-            ])
-            .args(if release() { &["--release"][..] } else { &[] })
+            .args(["build", "--workspace", "--features", "hermes-host/crash-points", "--quiet"])
+            .args(targets())
             .arg("--target-dir")
             .arg(&target)
             .current_dir(root())
@@ -99,10 +91,23 @@ pub fn cargo() -> Command {
     cargo
 }
 
-/// Copies to a temporary name and renames, because another test program may be running the old file.
+/// The targets of the build. `--examples` lets cargo count the features of dev-dependencies, as `cargo test` does, so
+/// that both share every dependency and the host's library. A release is measured, and is built as it ships.
+fn targets() -> &'static [&'static str] {
+    if release() { &["--exclude", "hermes-tests", "--release"] } else { &["--lib", "--bins", "--examples"] }
+}
+
+/// Copies a file that is not there yet, and renames the copy: another test program may be running the old file.
 fn place(from: &Path, to: &Path) {
+    let state = |path: &Path| fs::metadata(path).and_then(|about| Ok((about.len(), about.modified()?)));
+    let built = state(from).expect("cargo left the file");
+    if state(to).is_ok_and(|placed| placed == built) {
+        return;
+    }
     let beside = to.with_extension(format!("new.{}", std::process::id()));
     fs::copy(from, &beside).expect("the copy is written");
+    let copy = fs::File::options().write(true).open(&beside).expect("the copy is ours");
+    copy.set_modified(built.1).expect("the copy is ours");
     fs::rename(&beside, to).expect("the copy is put in place");
 }
 

@@ -1,8 +1,5 @@
 //! Tests of the echo adapter behind the ABI, and of its library file.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use hermes_adapter_sdk::testing::MockHost;
 use hermes_adapter_sdk::{conformance, serde_json::json};
 use object::{Object, ObjectSection, ObjectSymbol};
@@ -32,20 +29,10 @@ fn an_answer_is_announced_behind_the_prefix() {
     assert_eq!(host.wait_log("sent").fields["text"], json!("echo: hello"));
 }
 
-/// Builds the library in the profile and folder of this test, and returns its bytes.
+/// The library, which cargo builds into the folder of this test: it is a dev-dependency.
 fn library() -> Vec<u8> {
-    // target/<profile>/deps/<test>
     let test = std::env::current_exe().expect("a test has a file");
-    let profile_dir: PathBuf = test.ancestors().nth(2).expect("it lies in target/<profile>/deps").to_owned();
-    let target = profile_dir.parent().expect("the profile's folder lies in the target folder");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "-p", "hermes-adapter-echo", "--target-dir"]).arg(target);
-    if !cfg!(debug_assertions) {
-        cargo.arg("--release");
-    }
-    let built = cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR"))).status().expect("cargo runs");
-    assert!(built.success(), "the library builds");
-    std::fs::read(profile_dir.join("libhermes_adapter_echo.so")).expect("cargo made the library")
+    std::fs::read(test.with_file_name("libhermes_adapter_echo.so")).expect("cargo made the library")
 }
 
 #[test]
