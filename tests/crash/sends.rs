@@ -108,18 +108,18 @@ fn all_arrive(isolation: Isolation, chats: usize, deaths: &[Death]) {
 
 #[test]
 fn ten_of_ten_answers_arrive_marked_after_two_and_three_deaths_of_the_host() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         all_arrive(isolation, CHATS, &[Death::Kill, Death::Kill]);
         all_arrive(isolation, 1, &[Death::Kill, Death::Kill, Death::Kill]);
-    }
+    });
 }
 
 #[test]
 fn an_answer_arrives_marked_after_stops_during_its_send() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         all_arrive(isolation, 1, &[Death::Stop, Death::Stop]);
         all_arrive(isolation, 2, &[Death::Stop, Death::Kill, Death::Stop]);
-    }
+    });
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn an_answer_that_was_interrupted_six_times_is_given_up_and_its_chat_learns_of_i
 
 #[test]
 fn one_message_that_breaks_the_adapter_costs_at_most_three_deaths_and_no_other_answer() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = world(isolation);
         world.scripted.greet(json!({ "do": "abort_on", "text": "poison" }));
         world.start();
@@ -185,5 +185,5 @@ fn one_message_that_breaks_the_adapter_costs_at_most_three_deaths_and_no_other_a
         settled(&world);
         assert_eq!(world.stop(), Some(0));
         assert_whole(&world);
-    }
+    });
 }

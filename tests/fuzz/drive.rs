@@ -12,13 +12,17 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::{
     mutate::{self, Random},
     ring::{Target, Try},
 };
 
-/// The longest run of one input, in a build without optimization on a busy machine.
-const HANG: Duration = Duration::from_secs(10);
+/// Processor time that one input may take, in a build without optimization.
+const WORK_MAX: Duration = Duration::from_secs(2);
+/// Time that one input may take, also on a busy machine.
+const HANG: Duration = Duration::from_secs(60);
 /// Inputs between two looks at the clock.
 const BATCH: u32 = 16;
 
@@ -37,7 +41,7 @@ pub struct Run {
 struct Trying {
     target: &'static str,
     input: Vec<u8>,
-    since: Option<Instant>,
+    since: Option<(Instant, Duration)>,
 }
 
 /// A seed that no run had before.
@@ -103,7 +107,7 @@ fn attempt(target: &Target, run: &Try, input: &[u8], trying: &Mutex<Trying>) -> 
         let mut trying = trying.lock().unwrap_or_else(PoisonError::into_inner);
         trying.target = target.name;
         input.clone_into(&mut trying.input);
-        trying.since = Some(Instant::now());
+        trying.since = Some((Instant::now(), worked()));
     }
     let ended = panic::catch_unwind(AssertUnwindSafe(|| run(input)));
     trying.lock().unwrap_or_else(PoisonError::into_inner).since = None;
@@ -120,12 +124,14 @@ fn attempt(target: &Target, run: &Try, input: &[u8], trying: &Mutex<Trying>) -> 
 fn watch(trying: Arc<Mutex<Trying>>) {
     thread::spawn(move || {
         loop {
-            thread::sleep(HANG / 10); // poll
+            thread::sleep(WORK_MAX / 10); // poll
             let trying = trying.lock().unwrap_or_else(PoisonError::into_inner);
-            if trying.since.is_some_and(|since| since.elapsed() > HANG) {
+            let too_long =
+                |(since, before): (Instant, Duration)| since.elapsed() > HANG || worked() - before > WORK_MAX;
+            if trying.since.is_some_and(too_long) {
                 let input = keep(trying.target, &trying.input);
                 println!(
-                    "fuzz: FOUND {}: it takes longer than {HANG:?}\n      again: tests/fuzz/run --replay {}",
+                    "fuzz: FOUND {}: it takes longer than {WORK_MAX:?} of work or {HANG:?}\n      again: tests/fuzz/run --replay {}",
                     trying.target,
                     input.display()
                 );
@@ -133,6 +139,12 @@ fn watch(trying: Arc<Mutex<Trying>>) {
             }
         }
     });
+}
+
+/// Processor time of this program so far.
+fn worked() -> Duration {
+    let spent = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(spent.tv_sec.unsigned_abs(), u32::try_from(spent.tv_nsec).unwrap_or_default())
 }
 
 fn keep(target: &str, input: &[u8]) -> PathBuf {

@@ -33,7 +33,7 @@ fn logged(world: &World, line: &str, times: usize) {
 
 #[test]
 fn a_library_with_an_allocator_of_its_own_gives_and_takes_memory() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = world(&format!(
             "[adapter.foreign]\nname = \"alpha\"\nisolation = \"{}\"\naccess = {{ allowed_users = [\"1\"] }}\n",
             isolation.word()
@@ -51,7 +51,7 @@ fn a_library_with_an_allocator_of_its_own_gives_and_takes_memory() {
                 .then_some(())
         });
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }
 
 #[test]

@@ -83,31 +83,31 @@ fn logged(world: &World, line: &str) {
 
 #[test]
 fn an_adapter_of_tomorrow_lives_in_the_host_of_today() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = world(Built::Today, Built::Tomorrow, isolation);
         logged(&world, "is built with SDK 1.2.0, newer than the SDK 1.1.0 of this host");
         let found = found(&world);
         assert_eq!(found["host_function"], Value::Null, "{found}");
         assert_eq!(found["host_method"], "unsupported", "{found}");
         lives(&mut world);
-    }
+    });
 }
 
 #[test]
 fn an_adapter_of_today_lives_in_the_host_of_tomorrow() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = world(Built::Tomorrow, Built::Today, isolation);
         logged(&world, "museum: module None, instance None");
         logged(&world, "museum: scripted answers 2");
         lives(&mut world);
         assert_eq!(world.scripted.sent()[0]["tomorrow"], "1.2", "a field that the adapter does not know");
         assert!(!world.log().contains("newer than the SDK"), "an older adapter is nothing to warn of");
-    }
+    });
 }
 
 #[test]
 fn an_adapter_of_tomorrow_finds_what_is_new_in_the_host_of_tomorrow() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = world(Built::Tomorrow, Built::Tomorrow, isolation);
         logged(&world, &format!("museum: module Some({ANSWER}), instance Some({ANSWER})"));
         logged(&world, "museum: tomorrow answers 0 \"the adapter of tomorrow answers\"");
@@ -116,12 +116,12 @@ fn an_adapter_of_tomorrow_finds_what_is_new_in_the_host_of_tomorrow() {
         assert_eq!(found["host_function"], ANSWER, "{found}");
         assert_eq!(found["host_method"], "the host of tomorrow answers", "{found}");
         lives(&mut world);
-    }
+    });
 }
 
 #[test]
 fn a_field_of_tomorrow_is_kept_today() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = asleep(Built::Today, Built::Tomorrow, isolation);
         // An event stays in the database until it is answered; a host that dies right after the commit leaves
         // it there.
@@ -136,12 +136,12 @@ fn a_field_of_tomorrow_is_kept_today() {
         let stored: String = database.query_row("SELECT event FROM inbox", [], |row| row.get(0)).unwrap();
         let stored: Value = serde_json::from_str(&stored).unwrap();
         assert_eq!(stored["tomorrow"], "kept", "{stored}");
-    }
+    });
 }
 
 #[test]
 fn an_answer_of_tomorrow_is_a_doubt_today() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = world(Built::Today, Built::Tomorrow, isolation);
         let chat = world.scripted.chat("7");
         world.scripted.answers(json!({ "type": "tomorrow", "note": "it went by dream" }), 1);
@@ -152,7 +152,7 @@ fn an_answer_of_tomorrow_is_a_doubt_today() {
         chat.says("and then");
         assert!(chat.hears(3)[2].contains("and then"));
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn some_other_library() -> std::path::PathBuf {
 #[test]
 fn every_bad_library_is_refused_by_its_code_and_the_good_one_runs() {
     let shelf = shelf();
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = World::with("");
         let mut sections = "[host]\nstatus = \"\"\nplugins_dir = \"plugins\"\n\n[agent]\nruntime = \"echo\"\n\n\
                             [adapter.scripted]\nsocket = \"SOCKET\"\naccess = { allowed_users = [\"7\"] }\n\n"
@@ -89,7 +89,7 @@ fn every_bad_library_is_refused_by_its_code_and_the_good_one_runs() {
         chat.hears(1);
         assert!(world.runs());
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn approve(world: &World, code: &str) -> bool {
 
 #[test]
 fn strangers_are_listed_approved_revoked_and_cleared_at_the_terminal() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = world(isolation);
         let (friend, other) = (world.scripted.chat("99"), world.scripted.chat("98"));
         let (code, others) = (offered(&friend), offered(&other));
@@ -64,7 +64,7 @@ fn strangers_are_listed_approved_revoked_and_cleared_at_the_terminal() {
         assert_eq!(listed(&world), (Vec::new(), Vec::new()));
         assert_ne!(offered(&friend), code, "a stranger again");
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 
 #[test]
 fn an_admin_in_a_chat_lets_in_by_code_both_ways() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = World::new(isolation, &["1"]);
         world.start();
         let admin = world.scripted.chat("1");
@@ -138,5 +138,5 @@ fn an_admin_in_a_chat_lets_in_by_code_both_ways() {
         friend.says("let in");
         assert!(friend.hears(2)[1].contains("let in"));
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }

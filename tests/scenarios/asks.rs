@@ -40,7 +40,7 @@ fn edited(world: &World, words: &str) {
 
 #[test]
 fn a_pressed_button_answers_and_goes_away_in_either_isolation() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = world(isolation);
         world.start();
         let chat = world.scripted.chat("7");
@@ -52,7 +52,7 @@ fn a_pressed_button_answers_and_goes_away_in_either_isolation() {
         until("it goes on", 30, || chat.received().contains(&"approved: once".to_owned()).then_some(()));
         edited(&world, "Approved, this once.");
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_bare_yes_answers_no_question_that_has_no_receipt_and_a_button_does_also_acr
 
 #[test]
 fn a_turn_hears_at_once_that_its_question_was_refused_in_either_isolation() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = world(isolation);
         world.start();
         let chat = world.scripted.chat("7");
@@ -90,7 +90,7 @@ fn a_turn_hears_at_once_that_its_question_was_refused_in_either_isolation() {
         let denied = "denied: the question could not be asked: refused (invalid): no";
         until("it goes on", 30, || chat.received().contains(&denied.to_owned()).then_some(()));
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }
 
 #[test]

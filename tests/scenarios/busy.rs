@@ -31,7 +31,7 @@ fn answers(chat: &Chat) -> Vec<String> {
 
 #[test]
 fn what_waits_behind_a_model_that_hangs_outlives_a_kill_and_is_answered_once_each_in_order() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = world(isolation);
         let chat = world.scripted.chat("7");
         chat.says("/hang on");
@@ -48,12 +48,12 @@ fn what_waits_behind_a_model_that_hangs_outlives_a_kill_and_is_answered_once_eac
         let expected: Vec<String> = (0..6).map(|number| format!("message {number}.")).collect();
         assert_eq!(answers, expected, "{isolation:?}");
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }
 
 #[test]
 fn a_half_answer_is_never_the_last_thing_seen_after_a_kill() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = world(isolation);
         let chat = world.scripted.chat("7");
         chat.says("/hang one two three");
@@ -70,5 +70,5 @@ fn a_half_answer_is_never_the_last_thing_seen_after_a_kill() {
             last["outgoing"]["text"].as_str()?.ends_with("(interrupted)").then_some(())
         });
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }

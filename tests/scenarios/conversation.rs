@@ -5,14 +5,14 @@ use serde_json::json;
 
 #[test]
 fn a_message_is_answered() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = World::new(isolation, &["7"]);
         world.start();
         let chat = world.scripted.chat("7");
         chat.says("hello");
         assert!(chat.hears(1)[0].contains("hello"));
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn the_same_event_never_starts_a_second_turn() {
 
 #[test]
 fn a_second_message_waits_for_the_first_turn() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = World::new(isolation, &["7"]);
         world.start();
         let chat = world.scripted.chat("7");
@@ -55,7 +55,7 @@ fn a_second_message_waits_for_the_first_turn() {
             assert!(answer.contains(&format!("message {number}.")), "in order: {answers:?}");
         }
         world.stop();
-    }
+    });
 }
 
 #[test]

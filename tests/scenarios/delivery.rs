@@ -106,7 +106,7 @@ fn a_send_that_hangs_does_not_hold_up_another_chat() {
 
 #[test]
 fn a_platform_that_asks_one_chat_to_wait_hears_the_others_and_what_waits_can_be_dropped() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = World::new(isolation, &["7", "8"]);
         world.start();
         world.scripted.answers(json!({ "type": "not_sent", "retry_after_ms": 3_600_000, "scope": "chat" }), 1);
@@ -131,7 +131,7 @@ fn a_platform_that_asks_one_chat_to_wait_hears_the_others_and_what_waits_can_be_
         assert_eq!(held.received().len(), 1, "what is dropped is not sent any more");
         assert_ne!(world.cli(&["outbox", "drop", "999999"]).status.code(), Some(0));
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }
 
 /// Waits until no delivery is pending.

@@ -23,7 +23,7 @@ fn handed_over(world: &World, session: &str) -> Value {
 
 #[test]
 fn a_conversation_moves_into_a_thread_where_two_people_share_it() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = world(isolation);
         world.start();
         let session = world.let_go("boats");
@@ -54,7 +54,7 @@ fn a_conversation_moves_into_a_thread_where_two_people_share_it() {
         ada.says("/return");
         assert!(ada.hears(4)[3].contains("is back at the terminal"));
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }
 
 #[test]

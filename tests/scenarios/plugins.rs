@@ -104,7 +104,7 @@ fn a_configuration_that_the_schema_refuses_is_named() {
 
 #[test]
 fn creating_that_panics_or_never_returns_leaves_the_others_alone() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         for mode in ["panic_in_create", "hang_in_create"] {
             let section = format!("[adapter.hostile]\nmode = {mode:?}\nisolation = {:?}\n", isolation.word());
             let mut world = beside_a_good_one(&section, |world| {
@@ -121,12 +121,12 @@ fn creating_that_panics_or_never_returns_leaves_the_others_alone() {
             chat.hears(1);
             world.stop();
         }
-    }
+    });
 }
 
 #[test]
 fn a_panic_in_send_poisons_the_instance_which_is_rebuilt() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = World::new(isolation, &["7"]);
         world.start();
         let lives = world.scripted.lives();
@@ -138,7 +138,7 @@ fn a_panic_in_send_poisons_the_instance_which_is_rebuilt() {
             chat.received().iter().filter(|text| text.contains("question")).nth(1).map(|_| ())
         });
         world.stop();
-    }
+    });
 }
 
 #[test]

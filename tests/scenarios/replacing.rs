@@ -62,7 +62,7 @@ fn a_library_is_added_named_changed_added_again_and_removed() {
 
 #[test]
 fn a_new_one_takes_the_place_of_the_old_one_without_a_gap() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = World::new(isolation, &["7"]);
         world.start();
         let chat = world.scripted.chat("7");
@@ -80,7 +80,7 @@ fn a_new_one_takes_the_place_of_the_old_one_without_a_gap() {
         let heard = chat.hears(2);
         assert!(heard[1].contains("after"), "{heard:?}");
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }
 
 #[test]

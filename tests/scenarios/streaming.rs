@@ -8,7 +8,7 @@ const ANSWER: &str = "one two three four five six seven eight";
 
 #[test]
 fn an_answer_grows_in_one_message_and_ends_as_the_whole() {
-    for isolation in Isolation::BOTH {
+    Isolation::both(|isolation| {
         let mut world = world(isolation);
         let chat = world.scripted.chat("7");
         chat.says(QUESTION);
@@ -18,7 +18,7 @@ fn an_answer_grows_in_one_message_and_ends_as_the_whole() {
         assert_eq!(chat.received().len(), 1, "one message, whatever it grew to");
         assert!(pieces(&world).iter().all(|piece| ANSWER.starts_with(piece.as_str())), "{:?}", pieces(&world));
         assert_eq!(world.stop(), Some(0));
-    }
+    });
 }
 
 #[test]

@@ -22,9 +22,15 @@ mod story;
 use std::{
     env, panic,
     panic::AssertUnwindSafe,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use hermes_tests::at_once;
 use story::{BUSY, Story};
 
 /// Seeds that failed once: the seed, the handling of messages during a turn, and the fault.
@@ -33,6 +39,9 @@ const KEPT: &str = include_str!("seeds.txt");
 /// Number of seeds played by default.
 const SEEDS: u64 = 24;
 
+/// Stories played at the same time: most of one waits for deadlines and deaths.
+const AT_ONCE: usize = 4;
+
 #[test]
 fn whatever_happens_every_message_is_answered_in_its_place_and_none_twice_without_a_mark() {
     if let Some(seed) = number("HERMES_SIM_SEED") {
@@ -40,35 +49,45 @@ fn whatever_happens_every_message_is_answered_in_its_place_and_none_twice_withou
         eprintln!("{story}");
         return play::play(&story);
     }
-    for line in KEPT.lines() {
+    let kept = KEPT.lines().map(|line| {
         let mut words = line.split_whitespace();
         let seed = words.next().and_then(|seed| seed.parse().ok()).expect("a line begins with its seed");
         let busy = words.next().and_then(|word| BUSY.into_iter().find(|busy| *busy == word)).expect("then a mode");
-        tell_if_it_fails(&Story { busy, ..Story::of(seed) });
-    }
-    for seed in 1..=SEEDS {
-        tell_if_it_fails(&Story::of(seed));
-    }
+        Story { busy, ..Story::of(seed) }
+    });
+    play_all(kept.chain((1..=SEEDS).map(Story::of)));
     let Some(seconds) = number("HERMES_SIM_SECONDS") else { return };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     let until = Instant::now() + Duration::from_secs(seconds);
-    for seed in now.as_secs().. {
-        if Instant::now() > until {
-            return;
-        }
-        tell_if_it_fails(&Story::of(seed));
-    }
+    play_all((now.as_secs()..).map(Story::of).take_while(move |_| Instant::now() < until));
 }
 
-fn tell_if_it_fails(story: &Story) {
+/// Plays the stories, some at the same time; after a failure no other begins.
+fn play_all(stories: impl Iterator<Item = Story> + Send) {
+    let stories = Mutex::new(stories.fuse());
+    let failed = AtomicBool::new(false);
+    at_once(&[(); AT_ONCE], |()| {
+        let next = || stories.lock().expect("no story is drawn with a panic").next();
+        while !failed.load(Ordering::Relaxed)
+            && let Some(story) = next()
+        {
+            if let Err(why) = tell_if_it_fails(&story) {
+                failed.store(true, Ordering::Relaxed);
+                panic::resume_unwind(why);
+            }
+        }
+    });
+}
+
+fn tell_if_it_fails(story: &Story) -> thread::Result<()> {
     let seed = story.seed;
     let began = Instant::now();
     let played = panic::catch_unwind(AssertUnwindSafe(|| play::play(story)));
     eprintln!("seed {seed}: {:.1} s", began.elapsed().as_secs_f64());
-    if let Err(why) = played {
+    if played.is_err() {
         eprintln!("seed {seed} failed:\n{story}");
-        panic::resume_unwind(why);
     }
+    played
 }
 
 fn number(name: &str) -> Option<u64> {

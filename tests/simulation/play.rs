@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Time limit of the end phase until no delivery is pending, in seconds.
-const CALM_S: u64 = 60;
+const CALM_S: u64 = 120;
 
 /// Plays a story and checks the result.
 pub fn play(story: &Story) {
@@ -231,7 +231,7 @@ impl Play {
                 "not settled in {CALM_S} s: {queues}, not acknowledged: {unacknowledged:?}, owed:\n{}",
                 self.world.told(&["outbox", "list"])
             );
-            thread::sleep(Duration::from_millis(20)); // poll
+            thread::sleep(Duration::from_millis(100)); // poll: each look starts a process
         }
         assert_eq!(self.world.stop(), Some(0), "the host ends as asked");
         self.model.judge(&self.world.scripted.seen(), &self.world.home().join("state.db"));

@@ -16,4 +16,4 @@ pub use artefacts::{Artefacts, artefacts, cargo};
 pub use chance::Chance;
 pub use model::Model;
 pub use scripted::{Chat, Scripted};
-pub use world::{Isolation, World, until};
+pub use world::{Isolation, World, at_once, until};

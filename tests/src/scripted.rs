@@ -14,6 +14,8 @@ use std::{
 
 use serde_json::{Value, json};
 
+use crate::world::DEADLINE_S_MIN;
+
 /// A platform controlled by the test.
 #[derive(Clone)]
 pub struct Scripted {
@@ -122,6 +124,7 @@ impl Scripted {
 
     /// Waits until `check` finds a result in the messages of the adapter.
     pub fn wait<T>(&self, what: &str, seconds: u64, check: impl Fn(&[Value]) -> Option<T>) -> T {
+        let seconds = seconds.max(DEADLINE_S_MIN);
         let deadline = Instant::now() + Duration::from_secs(seconds);
         let mut state = self.shared.state.lock().expect("no test holds the lock while failing");
         loop {
@@ -141,7 +144,7 @@ impl Scripted {
 
     /// Waits for the run of the adapter with this number, from 1.
     pub fn wait_life(&self, number: u64) {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(DEADLINE_S_MIN);
         let mut state = self.shared.state.lock().expect("no test holds the lock while failing");
         while state.lives < number {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -3,6 +3,7 @@
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
+    panic,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
@@ -26,6 +27,11 @@ pub enum Isolation {
 impl Isolation {
     /// Both isolations; most cases are tested with each of them.
     pub const BOTH: [Self; 2] = [Self::InProcess, Self::Process];
+
+    /// Runs a case in both isolations at the same time, because most of it waits.
+    pub fn both(case: impl Fn(Self) + Sync) {
+        at_once(&Self::BOTH, |isolation| case(*isolation));
+    }
 
     /// Returns the word of the configuration.
     pub fn word(self) -> &'static str {
@@ -323,14 +329,34 @@ fn with_unix_sockets(text: &str) -> String {
     text.replacen("[host]\n", &format!("[host]\nunix_sockets = {adapters:?}\n"), 1)
 }
 
-/// Polls until `check` returns a result; fails with `what`.
+/// Runs each of the cases in a thread of its own; the first that panics is the panic of the caller.
+pub fn at_once<C: Sync>(cases: &[C], run: impl Fn(&C) + Sync) {
+    thread::scope(|scope| {
+        let run = &run;
+        let threads: Vec<_> = cases.iter().map(|case| scope.spawn(move || run(case))).collect();
+        for thread in threads {
+            if let Err(why) = thread.join() {
+                panic::resume_unwind(why);
+            }
+        }
+    });
+}
+
+/// The shortest deadline of a wait, in seconds: a busy machine may take that long for anything.
+pub(crate) const DEADLINE_S_MIN: u64 = 60;
+
+/// Polls until `check` returns a result; fails with `what` after `seconds`, and not before [`DEADLINE_S_MIN`]. The
+/// pauses grow, because most checks start a process.
 pub fn until<T>(what: &str, seconds: u64, mut check: impl FnMut() -> Option<T>) -> T {
+    let seconds = seconds.max(DEADLINE_S_MIN);
     let deadline = Instant::now() + Duration::from_secs(seconds);
+    let mut pause = Duration::from_millis(10);
     loop {
         if let Some(found) = check() {
             return found;
         }
         assert!(Instant::now() < deadline, "not within {seconds} s: {what}");
-        thread::sleep(Duration::from_millis(20)); // poll
+        thread::sleep(pause); // poll
+        pause = (pause * 3 / 2).min(Duration::from_millis(200));
     }
 }
