@@ -27,7 +27,7 @@ impl Sources {
             gather(&root(), Path::new(part), &mut files);
         }
         let mut sources = Self { name, files };
-        sources.edit("Cargo.toml", "    \"tests\",\n", "");
+        sources.edit("Cargo.toml", "    \"tests\",\n", "").edit("Cargo.toml", "    \"tests/xtask\",\n", "");
         sources.move_members();
         sources
     }
