@@ -191,7 +191,8 @@ pub async fn would_start(sources: Sources) -> Result<(), Problems> {
     });
     let config = reading.await.expect("reading a configuration does not panic")?;
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
-    config.prepare(beside.as_deref()).await.map(drop)
+    let limits = config.prepare(beside.as_deref()).await?.limits;
+    if limits.0.is_empty() { Ok(()) } else { Err(limits) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Requests to the running host, or to the store if none runs.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,14 +26,25 @@ pub async fn host(context: &Context, request: &ControlRequest) -> Result<Control
     answered(client.ask(request).await?)
 }
 
-/// Returns the configuration file of the running host; `None` if no host runs, or if it has none.
-pub async fn running_file(context: &Context) -> Option<PathBuf> {
+/// The sources of a running host: its configuration file, if it has one, and its environment, if that can be read.
+pub type Running = (Option<PathBuf>, Option<BTreeMap<String, String>>);
+
+/// Returns the sources of the running host; `None` without a host.
+pub async fn running(context: &Context) -> Option<Running> {
     let home = context.home().ok()?;
     held_by(&home)?;
     match Client::connect(&home).await.ok()?.ask(&ControlRequest::Status {}).await.ok()? {
-        ControlReply::Status(status) => status.host.config.map(PathBuf::from),
+        ControlReply::Status(status) => Some((status.host.config.map(PathBuf::from), environment_of(status.host.pid))),
         _ => None,
     }
+}
+
+/// Returns the environment that a process of this user was started with; `None` where it cannot be read.
+fn environment_of(pid: u32) -> Option<BTreeMap<String, String>> {
+    let bytes = std::fs::read(format!("/proc/{pid}/environ")).ok().filter(|bytes| !bytes.is_empty())?;
+    let variables =
+        bytes.split(|byte| *byte == 0).filter_map(|variable| str::from_utf8(variable).ok()?.split_once('='));
+    Some(variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }
 
 /// Returns the failure for a host that holds the lock but has no reachable socket.
@@ -133,4 +145,21 @@ fn write_out(text: &str) -> Result<(), Failure> {
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::failed(error.to_string()))?;
     write_out(&format!("{text}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_of_a_process_is_the_one_it_was_started_with() {
+        let mut child = std::process::Command::new("sleep").arg("60").env_clear().env("A", "1=2").spawn().unwrap();
+        // The process has its own environment once the program runs in it.
+        let found = std::iter::repeat_with(|| environment_of(child.id())).take(100_000);
+        let found = found.flatten().find(|found| found.len() == 1);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, Some([("A".to_owned(), "1=2".to_owned())].into()));
+        assert_eq!(environment_of(u32::MAX), None);
+    }
 }

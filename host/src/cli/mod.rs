@@ -106,11 +106,17 @@ impl Context {
         Ok(crate::config::home(&self.sources)?)
     }
 
-    /// Returns the context with the configuration file of the running host, unless the operator named one.
+    /// Returns the context with the configuration file and the environment of the running host, unless the operator
+    /// named a file.
     async fn of_the_running_host(&self) -> Self {
         let mut context = self.clone();
-        if context.sources.config.is_none() && !context.sources.env.contains_key("HERMES_HOST_CONFIG") {
-            context.sources.config = ask::running_file(self).await;
+        let names_one = context.sources.config.is_some() || context.sources.env.contains_key("HERMES_HOST_CONFIG");
+        if !names_one && let Some((file, env)) = ask::running(self).await {
+            context.sources.home = self.home().ok();
+            context.sources.config = file;
+            if let Some(env) = env {
+                context.sources.env = env;
+            }
         }
         context
     }

@@ -3,7 +3,7 @@
 //! `main` reads the process environment once and passes it in; this module never asks the system. `Debug` shows no
 //! values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -57,6 +57,12 @@ impl Environment {
     /// Returns `true` if a `.env` exists but was not read, so its variables are unknown.
     pub fn is_unread(&self) -> bool {
         self.unread
+    }
+
+    /// Returns the names of all variables that have a value.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let all: BTreeSet<&String> = self.process.keys().chain(self.dot_env.keys()).collect();
+        all.into_iter().map(String::as_str).filter(move |name| self.get(name).is_some())
     }
 
     /// Returns the value of a variable and its source. An empty value counts as unset.

@@ -4,12 +4,12 @@
 //! not be ignored: the host refuses to start until the replacing key is set or the variable is unset. A variable that a
 //! manifest names is read, regardless of this table.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hermes_protocol::Manifest;
 
 use super::model::Config;
-use super::problem::{Problems, Source, Warning};
+use super::problem::{Problems, Source, Warning, nearest};
 
 /// The effect that a variable has in the Python gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,13 @@ const OF_THE_HOST: &[(&str, &str, Effect)] = &[
     ("SESSION_RESET_HOUR", "session.reset.at_hour", Changes),
     ("MESSAGING_CWD", "agent.cwd", Changes),
     ("TERMINAL_CWD", "agent.cwd", Changes),
+    ("HERMES_AUTO_CONTINUE_FRESHNESS", "", Changes),
+    ("HERMES_EXEC_ASK", "agent.dangerous", Changes),
+    ("HERMES_GATEWAY_BUSY_STEER_ACK_ENABLED", "session.receipts", Changes),
+    ("HERMES_MEDIA_DELIVERY_STRICT", "", Changes),
+    ("HERMES_MEDIA_TRUST_RECENT_FILES", "", Changes),
+    ("HERMES_MEDIA_TRUST_RECENT_SECONDS", "", Changes),
+    ("HERMES_REDACT_SECRETS", "", Changes),
     ("HERMES_AGENT_NOTIFY_INTERVAL", "session.heartbeat_s", Changes),
     ("HERMES_AGENT_TIMEOUT", "session.inactivity_s", Changes),
     ("HERMES_AGENT_TIMEOUT_WARNING", "session.inactivity_warning_s", Changes),
@@ -189,7 +196,37 @@ impl Config {
                 warnings.push(Warning { source, key: String::new(), sentence });
             }
         }
+        warnings.extend(self.unknown_variables(manifests));
         (problems, warnings)
+    }
+}
+
+impl Config {
+    /// Returns a warning for each variable that begins like those of an adapter in use and that nothing reads: a
+    /// misspelt one has no effect.
+    fn unknown_variables(&self, manifests: &BTreeMap<String, Manifest>) -> Vec<Warning> {
+        let on = self.adapters.values().filter(|adapter| adapter.enabled != Some(false));
+        let plugins: BTreeSet<&str> = on.map(|adapter| adapter.plugin.as_str()).collect();
+        let used = plugins.into_iter().filter_map(|plugin| manifests.get(plugin));
+        let mut warnings = Vec::new();
+        for manifest in used.filter(|manifest| !manifest.env.is_empty()) {
+            let prefix = format!("{}_", manifest.id.to_uppercase());
+            let of_gateway = format!("HERMES_{prefix}");
+            for name in self.origin.env.names() {
+                let is_known = manifests.values().flat_map(|manifest| &manifest.env).any(|known| known.name == name)
+                    || OF_ADAPTERS.iter().any(|(_, known, ..)| *known == name)
+                    || self.origin.named.contains(name);
+                if is_known || !(name.starts_with(&prefix) || name.starts_with(&of_gateway)) {
+                    continue;
+                }
+                let near = nearest(name, manifest.env.iter().map(|known| known.name.as_str()));
+                let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+                let source = self.origin.env.get(name).map_or(Source::Default, |(_, source)| source);
+                let sentence = format!("hermes-host does not read this variable, so it has no effect{near}");
+                warnings.push(Warning { source, key: String::new(), sentence });
+            }
+        }
+        warnings
     }
 }
 

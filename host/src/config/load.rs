@@ -1,6 +1,6 @@
 //! Finding and reading the file, which returns a [`Config`] or all of its problems.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -49,6 +49,8 @@ pub struct Origin {
     pub(super) literal_secrets: bool,
     /// Files from which secrets were read.
     pub(super) secret_files: Vec<PathBuf>,
+    /// Variables that the file names.
+    pub(super) named: BTreeSet<String>,
     pub(super) home: Source,
     /// The file, or the missing file to which relative paths refer.
     pub(super) file: PathBuf,
@@ -101,6 +103,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
     warnings.append(&mut reader.warnings);
     let literal_secrets = reader.literal_secrets;
     let secret_files = std::mem::take(&mut reader.secret_files);
+    let mut named = std::mem::take(&mut reader.named);
     let get = Get::host(&values, &path);
     let mut agent = build::agent(&get);
     agent.home.clone_from(&home);
@@ -114,6 +117,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
         });
     }
     for name in get.list("agent.env_pass") {
+        named.insert(name.clone());
         match env.get(&name) {
             Some((value, _)) => drop(agent.environment.insert(name, value.to_owned())),
             None => warnings.push(Warning {
@@ -141,7 +145,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
         warnings,
         home,
         file,
-        origin: Origin { values, env, literal_secrets, secret_files, home: home_source, file: path },
+        origin: Origin { values, env, literal_secrets, secret_files, named, home: home_source, file: path },
     };
     Ok((config, problems))
 }

@@ -9,8 +9,9 @@ use super::problem::nearest;
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// The crates of the host, as their log lines name them.
-const OURS: [&str; 5] = ["hermes_host", "hermes_agent", "hermes_core", "hermes_protocol", "hermes_adapter_net"];
+/// The crates of the host, and `adapter` for the records of adapters, as log lines name them.
+const OURS: [&str; 6] =
+    ["hermes_host", "hermes_agent", "hermes_core", "hermes_protocol", "hermes_adapter_net", "adapter"];
 
 /// Checks a filter. The error is a sentence with the nearest valid filter.
 pub(super) fn check(filter: &str) -> Result<(), String> {
@@ -105,6 +106,7 @@ mod tests {
             "hermes=debug",
             "hermes_host::outbox=trace,warn",
             "warn,hyper=off,h2=error",
+            "warn,adapter=info",
             "info,hermes_host[turn{session=7}]=trace",
         ] {
             assert_eq!(check(filter), Ok(()), "{filter}");

@@ -42,6 +42,8 @@ pub struct Reader<'a> {
     pub literal_secrets: bool,
     /// Files from which secrets were read.
     pub secret_files: Vec<PathBuf>,
+    /// Variables that the file names.
+    pub named: BTreeSet<String>,
     /// The problems.
     pub problems: Problems,
     /// The warnings.
@@ -57,6 +59,7 @@ impl<'a> Reader<'a> {
             env,
             literal_secrets,
             secret_files: Vec::new(),
+            named: BTreeSet::new(),
             problems: Problems::default(),
             warnings: Vec::new(),
         }
@@ -215,6 +218,9 @@ impl<'a> Reader<'a> {
 
     /// Resolves the target of a reference.
     pub fn resolve(&mut self, reference: Reference<'_>, at: At, shown: &str) -> Option<String> {
+        if let Reference::Env(name) = reference {
+            self.named.insert(name.to_owned());
+        }
         match reference {
             Reference::Env(name) => match self.env.get(name) {
                 Some((value, _)) => Some(value.to_owned()),

@@ -107,6 +107,18 @@ async fn a_variable_of_the_python_gateway_that_limits_something_is_refused_until
     );
     assert!(judged("[agent]\ntools = [\"terminal\"]", &[("TERMINAL_ENV", "docker")]).await.0.contains("agent.tools"));
     assert_eq!(judged("", &[("TERMINAL_ENV", "docker")]).await, nothing);
+    let (limits, warnings) = judged(section, &[("TELEGRAM_ALOWED_USERS", "1"), ("HERMES_TELEGRAM_X", "1")]).await;
+    assert_eq!(limits, "");
+    assert_eq!(
+        warnings,
+        [
+            "environment HERMES_TELEGRAM_X: hermes-host does not read this variable, so it has no effect",
+            "environment TELEGRAM_ALOWED_USERS: hermes-host does not read this variable, so it has no effect; did you \
+             mean TELEGRAM_ALLOWED_USERS?",
+        ]
+    );
+    let other = "[adapter.telegram]\ntoken = { env = \"TELEGRAM_MINE\" }\n";
+    assert_eq!(judged(other, &[("TELEGRAM_MINE", "1:long-enough")]).await, nothing, "the file names it");
     let changes =
         [("TELEGRAM_MENTION_PATTERNS", "hermes"), ("MATRIX_HOMESERVER", "https://m"), ("HERMES_TIMEZONE", "UTC")];
     let (limits, warnings) = judged(section, &changes).await;
