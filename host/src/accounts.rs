@@ -1,10 +1,9 @@
-//! Whose names an instance uses.
+//! The accounts of instances, which scope the names that an instance uses.
 //!
-//! What must be unique (the names of events, the keys of kept values) is unique within
-//! one account of a platform: messages of another bot are counted from 1 again. An
-//! instance is known by the credentials that it locks; where none of an earlier life is
-//! among them, it is another account, and its names are its own from then on. Whoever
-//! comes back to an earlier account finds what it had.
+//! Names of events and keys of kept values are unique only within one account of a platform: the messages of another
+//! bot are counted from 1 again. The host knows an account by the credentials that its instance locks. If none of them
+//! was locked before, the instance has another account with names of its own. An instance that returns to an earlier
+//! account finds that account's names and values.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,30 +13,30 @@ use sha2::{Digest, Sha256};
 
 use crate::store::{Store, StoreError};
 
-/// Accounts of one instance that are told apart; further ones count as the last.
+/// Accounts that are distinguished per instance; further ones count as the last.
 const ACCOUNTS_MAX: usize = 256;
 
-/// Which account each instance is, in this life of the host.
+/// The account of each instance in this run of the host.
 #[derive(Debug, Default)]
 pub struct Accounts {
     present: Mutex<BTreeMap<String, u32>>,
-    /// Credentials are noted one after the other.
+    /// Serializes the recording of credentials.
     noting: tokio::sync::Mutex<()>,
 }
 
-/// The accounts of one instance, as they are kept.
+/// The stored accounts of one instance.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Known {
-    /// The number of the account of each credential, which is kept as a hash.
+    /// The number of the account of each credential, by the hash of the credential.
     numbers: BTreeMap<String, u32>,
 }
 
 impl Accounts {
-    /// An instance has locked a credential; `is_first`: its present life held none before.
+    /// Records a credential that an instance has locked; `is_first`: its current incarnation held none before.
     ///
     /// # Errors
     ///
-    /// When it cannot be kept.
+    /// When the record cannot be stored.
     pub async fn locked(
         &self,
         store: &Store,
@@ -48,7 +47,7 @@ impl Accounts {
         let _one = self.noting.lock().await;
         let key = format!("accounts:{instance}");
         let kept = store.host_value(&key).await?;
-        // One that cannot be read begins anew.
+        // An unreadable record is replaced by an empty one.
         let mut known: Known = kept.and_then(|kept| serde_json::from_str(&kept).ok()).unwrap_or_default();
         let before = self.number(instance);
         let hash = hash(identity);
@@ -64,7 +63,7 @@ impl Accounts {
                 number
             }
         };
-        // Of several credentials the oldest says which account it is: one was added to it.
+        // Among several credentials the oldest determines the account: the others were added to it.
         let number = if is_first { number } else { number.min(before) };
         if number != before {
             tracing::info!(instance, number, "another account: its messages and kept values are its own");
@@ -73,7 +72,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// The name of an event or of a scope of values within the account of an instance.
+    /// Returns the name of an event or of a scope of values within the account of an instance.
     pub fn own(&self, instance: &str, name: &str) -> String {
         match self.number(instance) {
             0 => name.to_owned(),
@@ -88,7 +87,7 @@ impl Accounts {
 }
 
 impl Known {
-    /// The number of a new account; the first is 0.
+    /// Returns the number of a new account; the first is 0.
     fn next(&self) -> u32 {
         self.numbers.values().max().map_or(0, |last| last.saturating_add(1))
     }

@@ -1,8 +1,7 @@
-//! The word after a restart: whoever asked for it in a chat hears when the host is back.
+//! The notice after a restart, to the chat in which the restart was requested.
 //!
-//! Whom to tell is a flag of the store, written in one transaction with the word before
-//! the restart; the notice and the end of the flag are one transaction again. A host that
-//! dies on the way tells it at its next start.
+//! A flag of the store holds the chat. One transaction writes it together with the reply before the restart; another
+//! one owes the notice and clears the flag. If the host dies in between, its next start sends the notice.
 
 use std::sync::Arc;
 
@@ -14,33 +13,33 @@ use crate::host::Host;
 use crate::plugins::AdapterHandle;
 use crate::store::{Change, CommandTx};
 
-/// The flag of the store that says whom to tell.
+/// The flag of the store that holds the chat to notify.
 const FLAG: &str = "restart_asked";
 
-/// Whom to tell.
+/// The chat to notify.
 #[derive(Debug, Serialize, Deserialize)]
 struct Asked {
     instance: String,
     chat: Chat,
 }
 
-/// What has to be written so that the next life of the host tells this chat.
+/// Returns the change by which the next run of the host notifies this chat.
 pub fn remember(instance: &str, chat: &Chat) -> Change {
     let asked = Asked { instance: instance.to_owned(), chat: chat.clone() };
     let value = serde_json::to_string(&asked).expect("a chat is always JSON");
     Change::Flag { key: FLAG.to_owned(), value: Some(value) }
 }
 
-/// What the last life of the host left to be told.
+/// Returns the flag of the previous run.
 pub fn flag(flags: &std::collections::BTreeMap<String, String>) -> Option<&String> {
     flags.get(FLAG)
 }
 
-/// Tells whoever asked for the restart, as soon as their adapter is there.
+/// Notifies the chat in which the restart was requested, once its adapter has a link.
 pub async fn tell(host: Arc<Host>, flag: String) {
     host.recovered.cancelled().await;
     let mut reply = Vec::new();
-    // What an earlier version wrote differently is not worth more than forgetting it.
+    // A flag in an earlier format is dropped.
     if let Ok(Asked { instance, chat }) = serde_json::from_str(&flag) {
         let Some(adapter) = host.draining.run_until_cancelled(online(&host, &instance)).await else { return };
         if adapter.is_some() {
@@ -54,7 +53,7 @@ pub async fn tell(host: Arc<Host>, flag: String) {
     }
 }
 
-/// Waits for the link of an instance; at once `None` where there is no such instance any more.
+/// Waits for the link of an instance; returns `None` at once if the instance no longer exists.
 async fn online(host: &Host, instance: &str) -> Option<AdapterHandle> {
     let adapter = host.adapter(instance)?;
     adapter.online().await;

@@ -1,8 +1,8 @@
-//! Where randomness comes from. The only place of the pipeline that draws any.
+//! The source of randomness, the only one of the message path.
 
-/// Draws random bytes. Object safe, so that a test can load the dice.
+/// Draws random bytes. Object safe, so that a test can supply fixed ones.
 pub trait Chance: Send + Sync + 'static {
-    /// Fills `bytes` with bytes nobody can guess.
+    /// Fills `bytes` with unpredictable bytes.
     fn fill(&self, bytes: &mut [u8]);
 }
 
@@ -12,7 +12,7 @@ pub struct SystemChance;
 
 impl Chance for SystemChance {
     fn fill(&self, bytes: &mut [u8]) {
-        // Without randomness pairing codes could be guessed: there is nothing sensible to go on with.
+        // Without randomness pairing codes could be guessed, so the host must not continue.
         getrandom::fill(bytes).expect("the operating system has a random generator");
     }
 }

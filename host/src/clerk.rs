@@ -1,7 +1,7 @@
-//! Writes what became of events that reach no session, so that the dispatcher need not wait.
+//! The writer for events that reach no session, so that the dispatcher need not wait.
 //!
-//! Drops are written in batches, one transaction for all that came in while the last
-//! was written; an offer to a stranger is a transaction of its own.
+//! Drops are written in batches: one transaction for all notes that arrived during the previous one. An offer to an
+//! unknown sender is a transaction of its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,89 +18,89 @@ use crate::host::Host;
 use crate::pairing::greet;
 use crate::store::{Change, CommandTx, Observed, PairingOffer, PairingRequestRow};
 
-/// Notes written together at most.
+/// Largest number of notes in one batch.
 const BATCH_MAX: usize = 256;
 
-/// Something to write.
+/// A pending write.
 #[derive(Debug)]
 pub enum Note {
-    /// An event leads to nothing.
+    /// An event is dropped.
     Drop {
         /// The event.
         id: InboxId,
-        /// Why.
+        /// The reason.
         why: &'static str,
-        /// Its place in the queue.
+        /// The slot in the queue.
         permit: Permit,
     },
-    /// An event leads to no turn and is kept as context.
+    /// An event starts no turn and is kept as context.
     Observe {
         /// The event.
         id: InboxId,
-        /// The instance it came through.
+        /// The instance of the event.
         instance: Arc<str>,
         /// The group.
         chat: Chat,
-        /// What is kept.
+        /// The kept message.
         line: Observed,
-        /// Its place in the queue.
+        /// The slot in the queue.
         permit: Permit,
     },
-    /// A stranger is offered a code, or told nothing more.
+    /// An unknown sender is offered a code, or receives no further reply.
     Offer {
         /// The event.
         id: InboxId,
-        /// The instance it came through.
+        /// The instance of the event.
         instance: Arc<str>,
-        /// Where to answer.
+        /// The chat for the reply.
         chat: Chat,
-        /// The request as it is from here on.
+        /// The updated request.
         request: PairingRequestRow,
-        /// What is said.
+        /// The text of the reply.
         words: String,
-        /// Its place in the queue.
+        /// The slot in the queue.
         permit: Permit,
     },
-    /// A stranger sent a code that lets them in, or a wrong one.
+    /// An unknown sender sent a valid or a wrong code.
     Welcome {
         /// The event.
         id: InboxId,
-        /// The instance it came through.
+        /// The instance of the event.
         instance: Arc<str>,
-        /// Where to answer.
+        /// The chat for the reply.
         chat: Chat,
-        /// What changes with it.
+        /// The changes of the same transaction.
         changes: Vec<Change>,
-        /// What is said.
+        /// The text of the reply.
         words: String,
-        /// Its place in the queue.
+        /// The slot in the queue.
         permit: Permit,
     },
-    /// An event is answered with words that only its sender needs to see.
+    /// An event is answered with a text that only its sender needs to see.
     Tell {
         /// The event.
         id: InboxId,
-        /// The instance it came through.
+        /// The instance of the event.
         instance: Arc<str>,
-        /// Where to answer.
+        /// The chat for the reply.
         chat: Chat,
-        /// What is said.
+        /// The text of the reply.
         words: String,
-        /// To whom.
+        /// The id of the recipient.
         to: String,
-        /// Its place in the queue.
+        /// The slot in the queue.
         permit: Permit,
     },
-    /// Something is said in a chat by itself.
+    /// A notice is sent to a chat.
     Say {
         /// The instance.
         instance: Arc<str>,
-        /// Where.
+        /// The chat.
         chat: Chat,
-        /// What.
+        /// The text.
         words: String,
     },
-    /// Something else changed in memory and has to be written.
+    /// Other changes of the state in memory that have to be written.
     Changes(Vec<Change>),
 }
 
@@ -114,7 +114,8 @@ pub fn start(host: Arc<Host>) -> mpsc::UnboundedSender<Note> {
 pub(crate) async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceiver<Note>) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
     while notes.recv_many(&mut batch, BATCH_MAX).await > 0 {
-        // What is heard twice, as after a rest, is dropped once: a second time would keep the whole batch from being written.
+        // An event can arrive twice, such as after a drain. The second drop would make the whole batch fail, so the
+        // event is dropped once.
         let mut dropped: BTreeMap<InboxId, &'static str> = BTreeMap::new();
         let mut changes = Vec::new();
         let mut permits = Vec::new();
@@ -150,7 +151,8 @@ pub(crate) async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceive
         }
         let drops = dropped.into_iter().map(|(id, why)| Change::DropInbox { ids: vec![id], why: why.to_owned() });
         changes.extend(drops.map(|drop| vec![drop]));
-        // What was heard twice may have been dropped with an earlier batch: that costs no other note.
+        // An event may have been dropped with an earlier batch already. Then each note is written alone, so that the
+        // others succeed.
         let together = changes.len() > 1 && write(&host, changes.concat()).await;
         for changes in changes.into_iter().filter(|_| !together) {
             write(&host, changes).await;
@@ -159,7 +161,8 @@ pub(crate) async fn write_all(host: Arc<Host>, mut notes: mpsc::UnboundedReceive
     }
 }
 
-/// Whether these are written, all or none. What is not is found again at the next start and decided alike.
+/// Writes changes, all or none; returns whether they were written. The next start finds the unwritten events again and
+/// decides in the same way.
 async fn write(host: &Arc<Host>, changes: Vec<Change>) -> bool {
     let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: host.now_ms() };
     host.until_written("dropped events", || host.store.command(order.clone())).await.is_some()

@@ -1,4 +1,4 @@
-//! Where *now* comes from. The only place of the host that reads a clock.
+//! The sources of the current time, the only place of the host that reads a clock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,21 +10,21 @@ use hermes_core::lateness::Clocks;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
-/// A process that reads no clock for so long was asleep, or stopped, in milliseconds.
+/// Time between two readings from which the process counts as having slept, in milliseconds.
 const ASLEEP_MS: i64 = 60_000;
 
-/// What is known of the clocks of platforms, by the instance that brings what they date. It is learnt anew in each life
-/// of the host.
+/// The offsets of the platforms' clocks, by the instance that delivers their timestamps. Learnt again in each run of
+/// the host.
 #[derive(Debug, Default)]
 pub struct PlatformClocks(Mutex<BTreeMap<String, Clocks>>);
 
 impl PlatformClocks {
-    /// By how much the host's clock is ahead of the platform's.
+    /// Returns the lead of the host's clock over the platform's, in milliseconds.
     pub fn ahead_ms(&self, instance: &str) -> i64 {
         self.locked().get(instance).map_or(0, Clocks::ahead_ms)
     }
 
-    /// Something that the platform dates `at_ms` came in at `received_ms`.
+    /// Learns from an event with the platform's timestamp `at_ms` that arrived at `received_ms`.
     pub fn learn(&self, instance: &str, at_ms: i64, received_ms: i64) {
         let mut clocks = self.locked();
         match clocks.get_mut(instance) {
@@ -38,22 +38,23 @@ impl PlatformClocks {
     }
 }
 
-/// Tells the time. Object safe, so that a test can hold the hands.
+/// A clock. Object safe, so that a test can control the time.
 pub trait Clock: Send + Sync + 'static {
-    /// Milliseconds since the Unix epoch. It never jumps while the process runs: deadlines are compared with it.
+    /// Returns milliseconds since the Unix epoch. The value never jumps while the process runs, because deadlines are
+    /// compared with it.
     fn now_ms(&self) -> i64;
 
-    /// The clock of the machine in milliseconds since the Unix epoch, which somebody may set.
+    /// Returns the clock of the machine in milliseconds since the Unix epoch; it jumps when it is set.
     fn wall_ms(&self) -> i64 {
         self.now_ms()
     }
 
-    /// Since when the process has been running without a longer sleep, by [`Clock::now_ms`].
+    /// Returns the time since which the process has been running without a longer sleep, by [`Clock::now_ms`].
     fn awake_since_ms(&self) -> i64 {
         i64::MIN
     }
 
-    /// This moment on a clock that never jumps, for whoever waits.
+    /// Returns this moment on a clock that never jumps, for waits.
     fn moment(&self) -> Instant {
         Instant::now()
     }
@@ -64,8 +65,8 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
-/// The clock of the machine at the start of the process, and the time that has passed since. The latter goes on while
-/// the machine sleeps, and does not change when somebody sets the clock.
+/// The clock of the machine at the start of the process, plus the time since then. That time includes sleep of the
+/// machine and does not change when the clock is set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -104,13 +105,13 @@ fn since_boot_ms() -> i64 {
     since.tv_sec.saturating_mul(1_000).saturating_add(since.tv_nsec / 1_000_000)
 }
 
-/// Watches for a clock that is set: [`ClockWatch::look`] returns by how many milliseconds, each time it happens.
+/// A detector of clock changes: [`ClockWatch::look`] returns the size of each change in milliseconds.
 #[derive(Debug, Default)]
 pub struct ClockWatch {
     differs_ms: Option<i64>,
 }
 
-/// A smaller difference is none: clocks are corrected in small steps.
+/// The smallest difference that counts, in milliseconds: clocks are corrected in small steps.
 const SET_BY_MS: i64 = 2_000;
 
 impl ClockWatch {
@@ -126,14 +127,15 @@ impl ClockWatch {
     }
 }
 
-/// How far the clock of this life is off, in builds for tests: a clock that was set between two lives.
+/// Returns the offset of the clock in this run, in builds for tests: it simulates a clock that was set between two
+/// runs.
 #[cfg(feature = "crash-points")]
 #[expect(clippy::disallowed_methods, reason = "test builds only, and the configuration must not know about it")]
 fn skew_ms() -> i64 {
     static SKEW_MS: std::sync::OnceLock<i64> = std::sync::OnceLock::new();
     let skew = |text: Option<String>| text.and_then(|skew| skew.trim().parse().ok()).unwrap_or(0);
     let at_start = *SKEW_MS.get_or_init(|| skew(std::env::var("HERMES_CLOCK_SKEW_MS").ok()));
-    // What a test writes there while the process runs sets its clock.
+    // A test sets the clock of a running process through this file.
     let file = std::env::var("HERMES_CLOCK_FILE").ok();
     at_start + skew(file.and_then(|path| std::fs::read_to_string(path).ok()))
 }

@@ -1,9 +1,9 @@
-//! Pairing codes in clear, for as long as they may have to be told: in memory only.
+//! Pairing codes in plain text, in memory only, for as long as they may have to be sent.
 //!
-//! The rows of a delivery that tells a code hold [`STAND_IN`] in its place and the hash of its request; the code
-//! is put in when a part is handed to its adapter. So no copy of the database holds a code that works. A code that is
-//! not known to have been told before the host ended is gone, as is one whose offer is refused or that too many newer
-//! ones push out: its request is taken back, and the person's next message gets another one.
+//! The rows of a delivery with a code hold [`STAND_IN`] in its place, and the hash of its request; the code is inserted
+//! when a part is handed to its adapter. No copy of the database therefore holds a valid code. A code is lost if it was
+//! not known to be delivered before the host ended, if its offer is refused, or if too many newer codes displace it.
+//! Its request is then withdrawn, and the sender's next message gets another code.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -11,10 +11,10 @@ use std::sync::{Mutex, PoisonError};
 use hermes_core::pairing::Code;
 use hermes_protocol::Outgoing;
 
-/// What stands in rows for a code: as long as one, and none, since no code has an O or a 0.
+/// The placeholder of a code in rows: as long as a code and never a code, because no code has an O or a 0.
 pub const STAND_IN: &str = "O0O0O0O0";
 
-/// Codes that are kept at once; beyond it the oldest is forgotten.
+/// Codes that are kept at once; further ones displace the oldest.
 const CODES_MAX: usize = 256;
 
 /// Open codes, each with the hash of its request, oldest first.
@@ -22,7 +22,7 @@ const CODES_MAX: usize = 256;
 pub struct Codes(Mutex<VecDeque<(String, Code)>>);
 
 impl Codes {
-    /// Keeps the code of a request until it worked, or until there are too many.
+    /// Keeps the code of a request until it was used, or until newer codes displace it.
     pub fn keep(&self, hash: &str, code: Code) {
         let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if codes.len() >= CODES_MAX {
@@ -36,12 +36,12 @@ impl Codes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(kept, _)| kept != hash);
     }
 
-    /// Whether the code of a request is known.
+    /// Returns whether the code of a request is known.
     pub fn knows(&self, hash: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|(kept, _)| kept == hash)
     }
 
-    /// Puts the code of a request where its stand-in is; `false`: it is not known, and nothing may be sent.
+    /// Replaces the placeholder by the code of a request; `false`: the code is unknown, and nothing may be sent.
     #[must_use]
     pub fn tell(&self, hash: &str, outgoing: &mut Outgoing) -> bool {
         let codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,4 @@
-//! What a runtime gets to know about one turn: where it came from, who spoke, what
-//! was said, and what was said before.
+//! The input of a runtime for one turn: the origin, the sender, the message, and the history.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,103 +22,103 @@ use crate::render::render;
 use crate::reset;
 use crate::store::{NewDelivery, NewPart, Observed};
 
-/// The longest quotation of the message that is answered, in characters.
+/// The longest quotation of a replied-to message, in characters.
 const QUOTE_CHARS_MAX: usize = 500;
 
-/// What stands before the summary of an earlier part of the conversation.
+/// The heading of the summary of an earlier part of the conversation.
 const SUMMARY: &str = "Summary of the conversation before the messages below:";
 
-/// Where an event came from, which is where its answer goes.
+/// The origin of an event, to which its answer is sent.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The instance.
     pub instance: Arc<str>,
-    /// Its handle, while the configuration has it.
+    /// The handle of the instance, while the configuration has it.
     pub adapter: Option<AdapterHandle>,
     /// The chat.
     pub chat: Chat,
     /// The session.
     pub session: SessionId,
-    /// The event that is answered.
+    /// The answered event.
     pub inbox: InboxId,
-    /// The platform's id of that message.
+    /// The platform's id of the message.
     pub reply_to: Option<String>,
-    /// Who asked; what only they need to see is shown to them alone, where the platform can.
+    /// The requester's id; a private reply is shown only to the requester, if the platform supports that.
     pub asker: String,
-    /// Where the agent's answer goes, when that is not here.
+    /// The destination of the agent's answer, if it is another chat.
     pub deliver: Option<Deliver>,
 }
 
-/// An admitted event that wants a turn.
+/// An admitted event that needs a turn.
 #[derive(Debug)]
 pub struct Heard {
-    /// Its row.
+    /// The row of the event.
     pub inbox: InboxId,
-    /// When it was said.
+    /// Time of the message, in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// Where.
+    /// The origin.
     pub place: Place,
-    /// What was said, by somebody who may.
+    /// The event.
     pub event: Authorized<Event>,
-    /// Who a session of theirs would belong to.
+    /// The owner of a new session of this sender.
     pub owner: Option<String>,
     /// The session key, printed.
     pub key: String,
     /// Whether several people may speak in this session.
     pub several: bool,
-    /// What the turn hears instead of the event's own words.
+    /// The input of the turn, if it differs from the event's own text.
     pub input: Option<Vec<Message>>,
-    /// What it may do to a turn that runs.
+    /// The effect on a running turn.
     pub urge: Urge,
-    /// Whether its turn runs beside a conversation, in a session of its own.
+    /// Whether the turn runs in the background, in a session of its own.
     pub aside: bool,
 }
 
-/// What an event may do to a turn that runs.
+/// The effect of an event on a running turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urge {
-    /// What was chosen for its conversation.
+    /// The busy mode of its conversation.
     AsChosen,
-    /// What its sender said.
+    /// The busy mode that its sender requested.
     As(BusyMode),
-    /// Nothing: it came in an earlier life of the host and waits in order.
+    /// None: the event came in an earlier run of the host and waits in order.
     InOrder,
 }
 
-/// What is kept of the events of one message while a turn runs.
+/// The kept facts about the events of one message while a turn runs.
 #[derive(Clone, Debug)]
 pub struct Spoken {
-    /// When it was said.
+    /// Time of the message, in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// Through which instance.
+    /// The instance of the events.
     pub instance: Arc<str>,
-    /// By whom, and where.
+    /// The sender and the place, as a key.
     pub by: String,
-    /// Who that is.
+    /// The sender.
     pub sender: Sender,
-    /// Which chat that is.
+    /// The chat.
     pub chat: Chat,
-    /// Its events.
+    /// The events.
     pub events: Vec<InboxId>,
-    /// What the platform calls them.
+    /// The platform's ids of the events.
     pub platform_ids: Vec<String>,
-    /// The album that they are parts of.
+    /// The album to which the events belong.
     pub album: Option<String>,
 }
 
 impl Heard {
-    /// What was said, as the transcript keeps it.
+    /// Returns the messages for the transcript.
     pub fn said(&self, files: &Files) -> Vec<Message> {
         let instance = &self.place.instance;
         self.input.clone().unwrap_or_else(|| vec![input(self.event.get(), self.several, instance, files)])
     }
 
-    /// Whether the host itself says it, to wake the session.
+    /// Returns whether the host itself sent the event to wake the session.
     pub fn is_news(&self) -> bool {
         self.event.origin() == Origin::Host(HostCause::Task)
     }
 
-    /// Who said it, and where: what two events have in common that may be joined.
+    /// Returns the sender and the place as a key: events with the same key may be joined.
     pub fn by(&self) -> String {
         let (event, chat) = (self.event.get(), &self.place.chat);
         let who = participant(&event.sender).unwrap_or_default();
@@ -142,40 +141,40 @@ impl Spoken {
     }
 }
 
-/// What is remembered of a session.
+/// The stored state of a session.
 #[derive(Clone, Debug, Default)]
 pub struct Remembered {
     /// The transcript, oldest first.
     pub history: Vec<Arc<Message>>,
-    /// What was chosen for the session.
+    /// The chosen settings of the session.
     pub settings: SessionSettings,
-    /// What the runtime left behind.
+    /// The continuity data of the runtime.
     pub state: Option<Value>,
-    /// What was said before the transcript begins.
+    /// The summary of the conversation before the transcript begins.
     pub summary: Option<String>,
-    /// Why a rule ended the conversation before this one, as long as nothing was said in this one.
+    /// The rule that ended the previous conversation, as long as this one has no message.
     pub anew: Option<&'static str>,
 }
 
 impl Place {
-    /// Whether something can still be delivered when no request is open.
+    /// Returns whether a delivery is possible when no request is open.
     pub fn can_deliver_later(&self) -> bool {
-        // Where a service asked, nobody is there when the turn is over.
+        // A service that asked does not wait until the turn is over.
         self.deliver.is_none() && self.adapter.as_ref().is_none_or(|adapter| adapter.delivers_later(&self.chat.id))
     }
 
-    /// Whether its adapter has a link. An instance that the configuration no longer has will never have one,
-    /// so nothing waits for it.
+    /// Returns whether the adapter has a link. An instance that the configuration no longer has counts as online,
+    /// because it never gets a link and nothing may wait for it.
     pub fn is_online(&self) -> bool {
         self.adapter.as_ref().is_none_or(AdapterHandle::is_online)
     }
 
-    /// What answers the event: rendered, ready to be owed.
+    /// Renders a reply to the event as a delivery that can be owed.
     pub async fn say(&self, host: &Host, purpose: Purpose, markdown: String) -> NewDelivery {
         self.replying(compose(host, &self.instance, self.chat.clone(), purpose, markdown).await)
     }
 
-    /// The answer to an order: in a group only who gave it sees it, where the platform can.
+    /// Renders the reply to an order: in a group only the requester sees it, if the platform supports that.
     pub async fn answer_order(&self, host: &Host, markdown: String) -> NewDelivery {
         let mut delivery = self.say(host, Purpose::Reply, markdown).await;
         if !is_dm(&self.chat.kind) && !self.asker.is_empty() {
@@ -191,7 +190,7 @@ impl Place {
         delivery
     }
 
-    /// The agent's answer to the event, with the files it names.
+    /// Renders the agent's answer to the event, with the files that it names.
     pub async fn answer(&self, host: &Host, reply: String) -> NewDelivery {
         if let Some(deliver) = &self.deliver {
             return deliver::answer(host, self, deliver, reply).await;
@@ -201,12 +200,12 @@ impl Place {
         self.replying(delivery)
     }
 
-    /// The first piece of a message that grows.
+    /// Builds the first piece of a growing message.
     pub fn first_piece(&self, host: &Host, purpose: Purpose, markdown: String, piece: NewPart) -> NewDelivery {
         self.replying(in_parts(host, &self.instance, self.chat.clone(), purpose, markdown, vec![piece]))
     }
 
-    /// What is told on the way, and is not the answer.
+    /// Renders a notice during the turn, which is not the answer.
     pub async fn tell(&self, host: &Host, markdown: String) -> NewDelivery {
         let mut delivery = compose(host, &self.instance, self.chat.clone(), Purpose::Notice, markdown).await;
         delivery.session = Some(self.session.clone());
@@ -214,7 +213,7 @@ impl Place {
     }
 }
 
-/// A text for a chat: rendered for its adapter, with the deadline of its purpose.
+/// Renders a text for a chat and its adapter, with the deadline of its purpose.
 pub async fn compose(host: &Host, instance: &str, chat: Chat, purpose: Purpose, markdown: String) -> NewDelivery {
     let parts = render(host.adapter(instance).as_ref(), &markdown, None, 1).await;
     in_parts(host, instance, chat, purpose, markdown, parts)
@@ -256,7 +255,7 @@ fn in_parts(
     }
 }
 
-/// Builds what the runtime gets. The turn happens where the last of its `messages` was said, which is `heard`.
+/// Builds the input of the runtime. The turn belongs to the place of `heard`, the last of its `messages`.
 pub fn build(
     host: &Host,
     session: &SessionId,
@@ -294,7 +293,7 @@ fn turn_context(session: &SessionId, heard: &Heard) -> TurnContext {
         thread_id: text(&event.chat.thread),
         user_id: event.sender.id.clone(),
         user_name: text(&event.sender.name),
-        // What is answered in a group everybody there reads, also where each has a conversation of their own.
+        // Everybody in a group reads the answer, even if each member has a separate conversation.
         owner: heard.owner.clone().filter(|_| !heard.several && is_dm(&event.chat.kind)).unwrap_or_default(),
         person: heard.owner.clone().unwrap_or_default(),
         session_key: heard.key.clone(),
@@ -306,7 +305,8 @@ fn turn_context(session: &SessionId, heard: &Heard) -> TurnContext {
     }
 }
 
-/// The operator's prompt, who the agent is in this conversation, and what the platform is like.
+/// Builds the system prompt: the operator's prompt, the personality of this conversation, and the facts about the
+/// platform.
 fn system(host: &Host, heard: &Heard, settings: &SessionSettings) -> String {
     let live = host.live();
     let agent = &live.config.agent;
@@ -321,7 +321,7 @@ fn system(host: &Host, heard: &Heard, settings: &SessionSettings) -> String {
     }
 }
 
-/// The prompt, and what was said before the history that the runtime gets.
+/// Appends the summary of the earlier conversation to the prompt.
 pub fn with_summary(system: String, summary: Option<&str>) -> String {
     match summary {
         None => system,
@@ -329,7 +329,7 @@ pub fn with_summary(system: String, summary: Option<&str>) -> String {
     }
 }
 
-/// The prompt, and what the model has to know about the beginning of this conversation.
+/// Appends a note about the beginning of this conversation to the prompt.
 pub fn with_note(system: String, note: Option<&str>) -> String {
     match note {
         None => system,
@@ -337,13 +337,13 @@ pub fn with_note(system: String, note: Option<&str>) -> String {
     }
 }
 
-/// What one or more events say together, as the transcript keeps it, and what is kept of them. They are joined
-/// with line breaks; only an event that hears something else says several messages.
+/// Joins the messages of one or more events for the transcript, and returns the kept facts about them. Texts are joined
+/// with line breaks; only an event with an input of its own has several messages.
 pub fn messages(group: &[Heard], files: &Files) -> Vec<(Spoken, Message)> {
     let Some((first, more)) = group.split_first() else { return Vec::new() };
     let mut said = first.said(files);
     for event in more {
-        // Who speaks stands at the beginning once.
+        // The sender is named once, at the beginning.
         let more = input(event.event.get(), false, &event.place.instance, files);
         if let Some(message) = said.last_mut() {
             message.content.push('\n');

@@ -1,11 +1,10 @@
 //! Named points of the durable path at which a test may kill the process.
 //!
-//! A point costs nothing unless the feature `crash-points` is on; with it, the
-//! environment variable `HERMES_CRASH_AT=name[:n]` names one of [`POINTS`] and
-//! the process aborts when it passes that point for the n-th time (1 is the
-//! first). An abort flushes nothing and runs no destructor, as a power cut would.
+//! A point has no cost without the feature `crash-points`. With it, the environment variable `HERMES_CRASH_AT=name[:n]`
+//! names one of [`POINTS`], and the process aborts when it passes that point for the n-th time (1 is the first). An
+//! abort flushes nothing and runs no destructor, like a power failure.
 
-/// Every point: those that one message passes in their order, then those of a handoff.
+/// Every point: first the points on the path of one message, in order, then those of a handoff.
 pub const POINTS: [&str; 13] = [
     "after_receive",
     "after_inbox_commit",

@@ -1,9 +1,9 @@
-//! What follows from an event may go somewhere else than back to its chat: services call and do not wait, and their
-//! adapter says where the answer goes ([`Deliver`]).
+//! Deliveries to a chat other than the origin of their event: services call and do not wait, and their adapter names
+//! the destination ([`Deliver`]).
 //!
-//! Nothing is lost on the way. A chat that an adapter cannot be asked about for now is taken as it is written, and what
-//! goes there waits in the outbox. What leads to no chat at all stays with the adapter that brought the event,
-//! with the reason in front of it.
+//! Nothing is lost. If an adapter cannot be asked about a chat at present, the chat is used as written, and its
+//! deliveries wait in the outbox. A delivery without any chat stays with the adapter of the event, with the reason
+//! before its text.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use crate::plugins::AdapterHandle;
 use crate::store::{CommandTx, NewDelivery};
 use crate::targets::{self, Address, Destination};
 
-/// Where what follows from this event goes, if its adapter may say so.
+/// Returns the destination that the event names, if its adapter may name one.
 pub fn wanted<'e>(adapter: Option<&AdapterHandle>, event: &'e Event) -> Option<&'e Deliver> {
     let vouches = |adapter: &AdapterHandle| Trust::of(adapter.trusted(), &adapter.capabilities()) == Trust::Upstream;
     event.deliver.as_ref().filter(|_| adapter.is_some_and(vouches))
 }
 
-/// The agent's answer, with the files it names, to where it goes.
+/// Renders the agent's answer, with the files that it names, for its destination.
 pub async fn answer(host: &Host, place: &Place, deliver: &Deliver, reply: String) -> NewDelivery {
     let (address, why) = find(host, place, &deliver.to).await;
     let (text, files) = enclose::from_reply(host, &address.instance, &place.session, reply).await;
@@ -36,20 +36,20 @@ pub async fn answer(host: &Host, place: &Place, deliver: &Deliver, reply: String
     of(place, delivery)
 }
 
-/// An event whose text goes somewhere as it is.
+/// An event whose text is forwarded unchanged.
 #[derive(Debug)]
 pub struct PassedOn {
-    /// Its row.
+    /// The row of the event.
     pub inbox: InboxId,
-    /// Where it came from, and where it goes.
+    /// The origin and the destination.
     pub place: Place,
-    /// The text. Whoever wrote it is not the agent: what it names is not opened.
+    /// The text. Its author is not the agent, so the files that it names are not opened.
     pub text: String,
-    /// Its place in the queue.
+    /// The slot in the queue.
     pub permit: Permit,
 }
 
-/// Sends the text of an event to where it goes. What is not written is found again at the next start.
+/// Sends the text of an event to its destination. The next start finds an unwritten event again.
 pub async fn pass_on(host: Arc<Host>, passed: PassedOn) {
     let PassedOn { inbox, place, text, permit } = passed;
     let Some(deliver) = &place.deliver else { return };
@@ -65,7 +65,7 @@ pub async fn pass_on(host: Arc<Host>, passed: PassedOn) {
     drop(permit);
 }
 
-/// What is kept of the event beside its answer: its own adapter knows its number, no other does.
+/// Adds the facts about the event. Only the adapter of the event knows its number.
 fn of(place: &Place, mut delivery: NewDelivery) -> NewDelivery {
     delivery.session = Some(place.session.clone());
     if stays(&delivery, place) {
@@ -78,7 +78,7 @@ fn stays(delivery: &NewDelivery, place: &Place) -> bool {
     *delivery.instance == *place.instance && delivery.chat == place.chat
 }
 
-/// Where it goes; and why not where it was to go.
+/// Returns the destination, and the reason if it is not the requested one.
 async fn find(host: &Host, place: &Place, to: &str) -> (Address, Option<String>) {
     let origin = Address { instance: place.instance.to_string(), chat: place.chat.clone() };
     if matches!(to.parse(), Ok(Target::Origin | Target::Local)) {
@@ -97,7 +97,7 @@ async fn find(host: &Host, place: &Place, to: &str) -> (Address, Option<String>)
     (origin, Some(format!("(not delivered to {to:?}: {why})")))
 }
 
-/// The chat as it is written, where its instance is away or not there yet: what goes there can wait for it.
+/// Returns the chat as written if its instance is offline or not started yet, because deliveries can wait for it.
 fn as_written(host: &Host, to: &str) -> Option<Address> {
     let target: Target = to.parse().ok()?;
     let (Target::Place { instance, .. } | Target::Home { instance }) = &target else { return None };

@@ -1,13 +1,11 @@
-//! One task that decides, for each event, where it goes. It never waits for a turn, a
-//! send or the disk: it hands work to lanes and comes back to its queue.
+//! The task that routes each event. It never waits for a turn, a send or the disk: it hands work to lanes and returns
+//! to its queue.
 //!
-//! Everything global lives here and is changed only here: routes, grants, dead
-//! targets, the pairing book, and which lanes there are. What is changed in memory is
-//! written by the lane or clerk that gets the work, in the same transaction.
+//! It owns the global state, and only it changes that state: routes, grants, dead targets, the pairing book, and the
+//! list of lanes. The lane or clerk that receives the work writes the change in the same transaction.
 //!
-//! [`Dispatcher::handle_inbound`] is the first half of the sentence; the second half
-//! is [`crate::lane`] and [`crate::outbox`]. Orders of people are read in
-//! [`crate::commands`], strangers are met in [`crate::pairing`].
+//! [`Dispatcher::handle_inbound`] is the first half of the path of an event; the second half is [`crate::lane`] and
+//! [`crate::outbox`]. [`crate::commands`] reads commands, and [`crate::pairing`] answers unknown senders.
 
 mod control;
 mod elsewhere;
@@ -55,61 +53,61 @@ use crate::plugins::{AdapterEvent, AdapterHandle, AdapterState};
 use crate::reset;
 use crate::store::{Change, DeadTargetRow, HandoffClaim, Lineage, Loaded, NewSession, Observed, Parent, RouteRow};
 
-/// The reason for dropping a message of a group that was said to others.
+/// The reason for dropping a group message that is not addressed to the agent.
 const NOT_ADDRESSED: &str = "not addressed";
 
 /// Events taken from the queue at once.
 const BATCH_MAX: usize = 64;
 
-/// So many lanes were a crowd; once they are over, what they took is given back.
+/// Number of ended lanes after which their memory is returned to the system.
 const CROWD_LANES: usize = 500;
 
 /// The flag of the store that holds the model chosen for every conversation.
 pub(crate) const MODEL_FLAG: &str = "model";
 
-/// The flag of the store that holds the kinds of action that were approved for always.
+/// The flag of the store that holds the permanently approved kinds of action.
 pub(crate) const APPROVED_FLAG: &str = "approved";
 
-/// The dispatcher and everything it owns.
+/// The dispatcher and its state.
 pub struct Dispatcher {
     pub(crate) host: Arc<Host>,
     pub(crate) grants: Grants,
     pub(crate) pairing: Pairing,
     routes: RouteTable,
-    /// When a route was last used, by its key; for the rules that reset a conversation.
+    /// Time of the last use of each route, by its key; for the rules that reset a conversation.
     used: BTreeMap<String, i64>,
-    /// Keys whose session a rule has ended, and which; their next message begins another one.
+    /// Keys whose session was ended by a rule, with the rule; their next message begins another session.
     ended: BTreeMap<String, &'static str>,
-    /// Keys whose former session is still being ended: the next one begins after that.
+    /// Keys whose former session is still being ended; their next session begins after that.
     ending: BTreeMap<String, After>,
     /// The last claim that took a chat for each session, as long as a chat leads to it.
     takes: BTreeMap<SessionId, HandoffClaim>,
-    /// What is told at terminals.
+    /// The terminal slots that have to be notified.
     terminals: terminals::AtTerminals,
-    /// Chats that cannot be written to, by instance and id, and why.
+    /// Chats that cannot be written to, by instance and id, with the reason.
     dead: BTreeMap<(String, String), DeadTargetRow>,
-    /// Where each instance may write unasked.
+    /// The home channel of each instance.
     homes: Homes,
-    /// Which chats are written down.
+    /// The chats that are stored already.
     seen: places::Seen,
     pub(crate) lanes: Lanes<SessionId, LaneMessage>,
-    /// Questions that wait for an answer.
+    /// Open questions.
     pub(crate) asks: Book,
-    /// Where admins can be asked.
+    /// The direct chats of admins, for questions.
     pub(crate) staff: StaffChats,
-    /// Turns in the background, by the session each has for itself.
+    /// Background turns, by their own session.
     pub(crate) asides: BTreeMap<SessionId, Aside>,
     outbox: Lanes<Target, OutboxMessage>,
-    /// The command menu that each instance was given.
+    /// The command menu that each instance received.
     menus: menus::Menus,
-    /// What the log says of each instance: the word of its state, and why.
+    /// The logged state of each instance: its word and its reason.
     said: BTreeMap<Arc<str>, (&'static str, Option<String>)>,
     clerk: mpsc::UnboundedSender<Note>,
-    /// How much everybody has written of late.
+    /// The recent message rates of senders.
     rates: Rates,
     /// Chats in which bots talk to the agent.
     bots: BotLoops,
-    /// Whether something in the inbox waits to wake a session.
+    /// Whether the inbox holds an event that waits to wake a session.
     wakes_wait: bool,
     lanes_drained: Option<oneshot::Sender<()>>,
     outbox_drained: Option<oneshot::Sender<()>>,
@@ -121,12 +119,12 @@ pub(crate) struct Arrived {
     pub(crate) instance: Arc<str>,
     pub(crate) adapter: Option<AdapterHandle>,
     pub(crate) event: Authorized<Event>,
-    /// What its turn hears instead of the event's own words, where that was decided before.
+    /// The input of the turn if it was decided before and differs from the event's own text.
     pub(crate) input: Option<Vec<Message>>,
     pub(crate) permit: Permit,
 }
 
-/// The session an event belongs to.
+/// The session of an event.
 pub(crate) struct Found {
     pub(crate) key: SessionKey,
     pub(crate) session: SessionId,
@@ -134,14 +132,14 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Whether the session exists already.
+    /// Returns whether the session is stored.
     pub(crate) fn is_written(&self) -> bool {
         self.birth.is_none()
     }
 }
 
 impl Dispatcher {
-    /// A dispatcher with what the store kept.
+    /// Creates a dispatcher with the stored state.
     pub fn new(host: Arc<Host>, loaded: Loaded) -> Self {
         let clerk = clerk::start(Arc::clone(&host));
         let mut routes = RouteTable::new();
@@ -195,7 +193,7 @@ impl Dispatcher {
         }
     }
 
-    /// Decides until nobody can tell it anything any more.
+    /// Handles events until every sender is gone.
     pub async fn run(mut self, mut events: mpsc::Receiver<HostEvent>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         while events.recv_many(&mut batch, BATCH_MAX).await > 0 {
@@ -217,8 +215,8 @@ impl Dispatcher {
         }
     }
 
-    /// The first half of the sentence: an event is authorized, finds its session, and
-    /// reaches the lane that guards its turn.
+    /// The first half of the path of an event: it is authorized, finds its session, and reaches the lane that guards
+    /// its turn.
     fn handle_inbound(&mut self, inbound: Inbound) {
         let Some(arrived) = self.admit(inbound) else { return };
         if arrived.event.get().kind == EventKind::Choice {
@@ -233,9 +231,9 @@ impl Dispatcher {
         let Some(arrived) = self.passed_on(arrived) else { return };
         let Some((arrived, found)) = self.resolve(arrived) else { return };
         let (session, instance) = (found.session.clone(), Arc::clone(&arrived.instance));
-        // Whoever ends the former session of this key writes what this one builds upon.
+        // The end of this key's former session writes the state that this session builds on.
         let after = self.ending_before(&found);
-        // What an order turned into words for the agent is no order any more.
+        // An order that was turned into text for the agent is no longer an order.
         let said = if elsewhere::is_words(&arrived) { Said::Words } else { self.read(&arrived, &found) };
         if !matches!(said, Said::Order(_)) {
             self.spoken(&arrived, &found);
@@ -255,8 +253,8 @@ impl Dispatcher {
         self.send_to(session, &instance, after, found.birth, message);
     }
 
-    /// Whether the host drains and nothing runs there that an event could reach. It stays in the inbox, from where
-    /// it is heard again when the host goes on, or by the next one.
+    /// Returns whether the host drains and nothing runs that the event could reach. The event stays in the inbox; it is
+    /// read again after the drain, or by the next run.
     fn waits_in_the_inbox(&self, arrived: &Arrived) -> bool {
         if self.host.takes_nothing().is_none() || self.is_for_what_runs(arrived) {
             return false;
@@ -264,26 +262,27 @@ impl Dispatcher {
         let event = arrived.event.get();
         let policy = self.host.live().key_policy(&arrived.instance);
         let resolved = self.routes.resolve(MAIN_PROFILE, &arrived.instance, &event.chat, &event.sender, policy);
-        // One without an identity is dropped like any other.
+        // An event without an identity is dropped as usual.
         resolved.is_ok_and(|(_, route)| route.is_none_or(|route| !self.lanes.has(&route.session)))
     }
 
-    /// Hands an order that follows from something else than words to the session of its event.
+    /// Hands an order that does not come from text to the session of its event.
     pub(crate) fn obeyed(&mut self, arrived: Arrived, found: Found, after: Option<After>, order: Box<Order>) {
         self.send_to(found.session, &arrived.instance, after, found.birth, LaneMessage::Order(order, arrived.permit));
     }
 
-    /// What the session of this event has to wait for. Looked up before a command of the very event ends it again.
+    /// Returns the end for which the session of this event has to wait. Taken before a command of the same event ends
+    /// the session again.
     pub(crate) fn ending_before(&mut self, found: &Found) -> Option<After> {
         if self.ending.is_empty() { None } else { self.ending.remove(&found.key.stored()) }
     }
 
-    /// All routes.
+    /// Returns all routes.
     pub(crate) fn routes(&self) -> impl Iterator<Item = &Route> {
         self.routes.iter()
     }
 
-    /// Nothing reaches the session of an event: one that was begun for it alone is forgotten again.
+    /// Removes a session that was created only for an event that does not reach it.
     fn drop_unborn(&mut self, found: Found, after: Option<After>) {
         let key = found.key.stored();
         if found.birth.is_some() && !self.lanes.has(&found.session) {
@@ -295,14 +294,14 @@ impl Dispatcher {
         }
     }
 
-    /// Hands an event to a session of its own, beside the conversation that it was said in.
+    /// Hands an event to a background session of the conversation in which it was sent.
     fn hear_aside(&mut self, arrived: Arrived, found: Found, after: Option<After>, words: ToAgent) {
         let instance = Arc::clone(&arrived.instance);
         let birth = self.begin_aside(&arrived, &found);
         let session = birth.session.id.clone();
         let Found { key, session: parent, birth: unborn } = found;
         if unborn.is_some() || after.is_some() {
-            // A conversation that was begun for this event is kept for the next one.
+            // A conversation that was created for this event is kept for the next one.
             self.send_to(parent, &instance, after, unborn, LaneMessage::Forget);
         }
         let beside = Found { key, session: session.clone(), birth: None };
@@ -310,7 +309,7 @@ impl Dispatcher {
         self.send_to(session, &instance, None, Some(birth), message);
     }
 
-    /// Lets an event in, or meets the stranger.
+    /// Admits an event, or answers its unknown sender.
     fn admit(&mut self, inbound: Inbound) -> Option<Arrived> {
         let Inbound { id, instance, event, input, permit } = inbound;
         let adapter = self.host.adapter(&instance);
@@ -320,7 +319,7 @@ impl Dispatcher {
         match admitted {
             Ok(event) => {
                 self.revive(&instance, &event.get().chat);
-                // Nobody writes to a chat of which nothing more comes.
+                // Nobody writes to a chat that receives nothing more.
                 if event.get().deliver.as_ref().is_none_or(|deliver| !deliver.ends && !deliver.as_is) {
                     self.saw(&instance, &event.get().chat);
                 }
@@ -354,7 +353,7 @@ impl Dispatcher {
         self.note(note);
     }
 
-    /// Passes on what the agent is meant to hear; everything else is dropped with its reason.
+    /// Passes an event that is meant for the agent; drops every other event with its reason.
     fn meant_for_the_agent(&mut self, arrived: Arrived) -> Option<Arrived> {
         let event = arrived.event.get();
         let why = match event.kind {
@@ -390,19 +389,19 @@ impl Dispatcher {
         None
     }
 
-    /// Returns what is kept of a message of a group for the next turn there, where the operator wants it.
+    /// Returns the kept form of a group message for the next turn there, if the operator enabled that.
     fn context_of(&self, arrived: &Arrived) -> Option<Observed> {
         let event = arrived.event.get();
         let is_wanted = !is_dm(&event.chat.kind) && self.host.live().session_of(&arrived.instance).observe;
         if is_wanted { observing::line(arrived.id.0, event) } else { None }
     }
 
-    /// Somebody changed what they had said: the inbox has it by now, and its lane hears of it.
+    /// Passes an edit to its lane; the inbox has it already.
     fn edited(&mut self, edit: Event, instance: &str) {
         if !edits::says_something(&edit) {
             return;
         }
-        // They may stand in the message by now that was changed.
+        // The message that was edited may contain these files by now.
         self.host.media.admitted(instance, &edit.attachments);
         let policy = self.host.live().key_policy(instance);
         let resolved = self.routes.resolve(MAIN_PROFILE, instance, &edit.chat, &edit.sender, policy);
@@ -419,7 +418,7 @@ impl Dispatcher {
         addressed(arrived.event.get(), &rules, participates)
     }
 
-    /// Finds the session of an event, or begins one.
+    /// Finds the session of an event, or creates one.
     pub(crate) fn resolve(&mut self, arrived: Arrived) -> Option<(Arrived, Found)> {
         let now_ms = self.host.now_ms();
         let event = arrived.event.get();
@@ -449,7 +448,7 @@ impl Dispatcher {
         Some((arrived, found))
     }
 
-    /// Begins a session for the sender of an event. Its lane writes it with its first turn.
+    /// Creates a session for the sender of an event. Its lane stores it with its first turn.
     fn begin_session(&mut self, arrived: &Arrived, key: String, takeover: Option<Takeover>, now_ms: i64) -> Birth {
         let event = arrived.event.get();
         let session = self.host.new_session_id();
@@ -457,7 +456,7 @@ impl Dispatcher {
         let mut row = RouteRow::new(key, MAIN_PROFILE, &*arrived.instance, session.clone(), event.chat.clone(), now_ms);
         row.participates = in_thread && !is_dm(&event.chat.kind);
         row.completes = deliver::wanted(arrived.adapter.as_ref(), event).is_some_and(|deliver| deliver.ends);
-        // A reset of a shared conversation begins another one that is shared in the same way.
+        // The reset of a shared conversation creates another one that is shared in the same way.
         if let Some(former) = self.routes.at(&row.key).filter(|former| former.shared && takeover.is_some()) {
             row.shared = true;
             row.participates = former.participates;
@@ -479,7 +478,7 @@ impl Dispatcher {
         Birth { session, route: Some(row), takeover }
     }
 
-    /// Begins a session of this title. Its key leads to it from now on; whoever gets the changes writes it.
+    /// Creates a session with this title. Its key leads to it from now on; the caller writes the changes.
     pub(crate) fn begin_titled(&mut self, arrived: &Arrived, key: String, title: &str) -> Vec<Change> {
         let now_ms = self.host.now_ms();
         self.used.insert(key.clone(), now_ms);
@@ -488,7 +487,7 @@ impl Dispatcher {
         std::iter::once(Change::NewSession(session)).chain(route.map(Change::BindBorn)).collect()
     }
 
-    /// Hands a message to the lane of a session; makes the lane when there is none.
+    /// Hands a message to the lane of a session; creates the lane if there is none.
     fn send_to(
         &mut self,
         session: SessionId,
@@ -499,20 +498,20 @@ impl Dispatcher {
     ) {
         let Err(message) = self.lanes.send(&session, message) else { return };
         self.open_lane(session.clone(), instance, after, birth);
-        // A lane that is made while the host drains was not told with the others. It ends once it has nothing to do, so
-        // it hears an order before.
+        // A lane that is created during a drain did not receive the broadcast. It ends once it is idle, so it receives
+        // an order before the drain.
         let drain = self.host.takes_nothing().map(|_| LaneMessage::Drain);
         let messages = match message {
             LaneMessage::Order(..) => [Some(message), drain],
             message => [drain, Some(message)],
         };
         for message in messages.into_iter().flatten() {
-            // The lane was made a few lines above.
+            // The lane was created a few lines above.
             let _ = self.lanes.send(&session, message);
         }
     }
 
-    /// Makes the lane of a session.
+    /// Creates the lane of a session.
     fn open_lane(&mut self, session: SessionId, instance: &str, after: Option<After>, birth: Option<Birth>) {
         let limits = GuardLimits::of(self.host.live().session_of(instance));
         let lane = Box::new(Lane::new(Arc::clone(&self.host), session.clone(), limits, birth, after));
@@ -520,12 +519,12 @@ impl Dispatcher {
         self.lanes.open(&self.host, session.clone(), |mailbox| lane.run(mailbox), over);
     }
 
-    /// Whether any chat leads to a session.
+    /// Returns whether any chat leads to a session.
     pub(crate) fn is_led_to(&self, session: &SessionId) -> bool {
         self.routes.of_session(session).next().is_some()
     }
 
-    /// Forgets where a session was bound; returns the stored keys that led to it.
+    /// Removes the routes of a session; returns the stored keys that led to it.
     pub(crate) fn unbind(&mut self, session: &SessionId) -> Vec<String> {
         let keys: Vec<String> = self.routes.of_session(session).map(|route| route.key.clone()).collect();
         for key in &keys {
@@ -545,7 +544,7 @@ impl Dispatcher {
     }
 
     pub(crate) fn note(&self, note: Note) {
-        // The clerk lives as long as its sender does.
+        // The clerk runs as long as its sender exists.
         let _ = self.clerk.send(note);
     }
 
@@ -557,8 +556,8 @@ impl Dispatcher {
                 }
             }
             TurnNews::AskOver { ask } => self.asks.close(&ask),
-            // Nobody waits to hear whether it is written; a session that is left open costs its route, nothing else.
-            // Where somebody took it over to a chat of theirs meanwhile, it goes on there.
+            // Nothing waits for this write; a session that is left open costs only its route. If another chat took the
+            // session over meanwhile, it continues there.
             TurnNews::Complete { session } if self.routes.of_session(&session).nth(1).is_some() => {}
             TurnNews::Complete { session } => self.end(session, "complete", oneshot::channel().0),
             TurnNews::Aside { session } => {
@@ -568,7 +567,7 @@ impl Dispatcher {
                 self.lanes.over(&over);
                 self.forget_aside(&over.key);
                 if over.broken {
-                    // What the lane held is in the inbox; only another life of the host finds it there.
+                    // The events of the lane are in the inbox; only another run of the host finds them there.
                     tracing::error!(session = %over.key, "a session's lane broke; the host restarts to pick up its work");
                     self.host.broken.cancel();
                 }
@@ -601,7 +600,7 @@ impl Dispatcher {
             DeliveryNews::Migrating(migration) => {
                 let Migration { instance, from, to, reply } = *migration;
                 let routes = self.migrate(&instance, &from, &to);
-                // A lane that is gone has nothing to write.
+                // A lane that has ended has nothing to write.
                 let _ = reply.send(routes);
             }
             DeliveryNews::Idle { target, taken } => {
@@ -618,7 +617,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether nobody can write to a chat until it speaks again.
+    /// Returns whether a chat cannot be written to until it sends an event.
     pub(crate) fn is_dead(&self, instance: &str, chat: &Chat) -> bool {
         self.dead.contains_key(&(instance.to_owned(), chat.id.clone()))
     }
@@ -639,10 +638,10 @@ impl Dispatcher {
         let lane = OutboxLane::new(Arc::clone(&self.host), target.clone(), holds);
         let over = |over| HostEvent::Delivery(DeliveryNews::Over(over));
         self.outbox.open(&self.host, target.clone(), |mailbox| lane.run(mailbox), over);
-        // A lane that is made while the outbox drains was not told with the others.
+        // A lane that is created while the outbox drains did not receive the broadcast.
         let drain = self.outbox_drained.is_some().then_some(OutboxMessage::Drain);
         for message in std::iter::once(message).chain(drain) {
-            // The lane was made a few lines above.
+            // The lane was created a few lines above.
             let _ = self.outbox.send(&target, message);
         }
     }
@@ -650,13 +649,13 @@ impl Dispatcher {
     fn handle_adapter(&mut self, news: AdapterEvent) {
         let instance = match news {
             AdapterEvent::Ready { instance } => instance,
-            // The terminal is told by whoever passes the news on.
+            // The caller that forwards this event notifies the terminal.
             AdapterEvent::Announced { .. } => return,
             AdapterEvent::State { instance, state } => {
                 let said = (state.word(), state.reason().map(str::to_owned));
                 if self.said.get(&instance) != Some(&said) {
-                    // Why it has no link, or cannot have one, its supervisor has said by then.
-                    // A further try of what has no link is no news.
+                    // The supervisor has logged the reason of a missing link already. A further attempt to connect is
+                    // not logged.
                     let again = matches!(state, AdapterState::Starting { failures: 1.., .. });
                     if !again && !matches!(state, AdapterState::Failed { .. } | AdapterState::Reconnecting { .. }) {
                         tracing::info!(%instance, state = said.0, reason = said.1, "adapter");
@@ -684,7 +683,7 @@ impl Dispatcher {
         self.expire_asks();
         self.expire();
         self.ending.retain(|_, ended| matches!(ended.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
-        // Both are asked, so that one crowd is not noticed twice.
+        // Both are evaluated, so that one group of ended lanes counts once.
         if self.lanes.have_ended(CROWD_LANES) | self.outbox.have_ended(CROWD_LANES) {
             tokio::task::spawn_blocking(crate::ffi::give_back);
         }
@@ -694,7 +693,7 @@ impl Dispatcher {
         if self.lanes.alive() == 0
             && let Some(reply) = self.lanes_drained.take()
         {
-            // Whoever asked may have lost patience.
+            // The caller may have stopped waiting.
             let _ = reply.send(());
         }
         if self.outbox.alive() == 0
@@ -706,17 +705,17 @@ impl Dispatcher {
     }
 }
 
-/// Whether an event is a command for somebody else in the same chat. Only its adapter knows what this account is
-/// called.
+/// Returns whether an event is a command for another account in the same chat. Only the adapter knows the name of this
+/// account.
 fn is_for_another(event: &Event) -> bool {
     !is_dm(&event.chat.kind) && !event.addressed.command && hermes_core::commands::names_an_account(&event.text)
 }
 
-/// What a lane gets of an event, whose words may stand behind a command.
+/// Builds the lane's form of an event, whose text may follow a command.
 fn heard(arrived: Arrived, found: &Found, words: Option<ToAgent>) -> LaneMessage {
     let Arrived { id, instance, adapter, event, input, permit } = arrived;
     let aside = words.as_ref().is_some_and(|words| words.aside);
-    // Only what an earlier life of the host left needs no place in a queue.
+    // Only an event of an earlier run has no slot in a queue.
     let urge = match (&permit, &words) {
         (None, _) => Urge::InOrder,
         (Some(_), Some(words)) => words.urge,
@@ -742,13 +741,13 @@ fn heard(arrived: Arrived, found: &Found, words: Option<ToAgent>) -> LaneMessage
     LaneMessage::Heard(Box::new(heard), permit)
 }
 
-/// The same event with other words.
+/// Returns the event with another text.
 fn with_text(mut event: Event, text: String) -> Event {
     event.text = text;
     event
 }
 
-/// What a lane gets of an event that asks for words said before.
+/// Builds the lane's form of an event that repeats an earlier message.
 pub(crate) fn heard_again(arrived: &Arrived, found: &Found) -> Heard {
     let Arrived { id, ref instance, ref adapter, ref event, .. } = *arrived;
     let place = place(instance.clone(), adapter.clone(), event.get(), found.session.clone(), id);
@@ -766,7 +765,7 @@ pub(crate) fn heard_again(arrived: &Arrived, found: &Found) -> Heard {
     }
 }
 
-/// Where an event came from.
+/// Returns the origin of an event.
 pub(crate) fn place(
     instance: Arc<str>,
     adapter: Option<AdapterHandle>,
@@ -779,7 +778,7 @@ pub(crate) fn place(
     Place { instance, adapter, chat, session, inbox, reply_to, asker: event.sender.id.clone(), deliver }
 }
 
-/// Who a session belongs to: the operator is one person, whatever they write through.
+/// Returns the owner of a session: the operator is one person on every instance.
 pub(crate) fn owner(instance: &str, event: &Authorized<Event>) -> Option<String> {
     owner_of(instance, event.get(), event.tier())
 }
@@ -791,7 +790,7 @@ fn owner_of(instance: &str, event: &Event, tier: Tier) -> Option<String> {
     participant(&event.sender).map(|id| format!("{instance}:{id}"))
 }
 
-/// The kinds of action that were approved for always, as the store keeps them.
+/// Reads the permanently approved kinds of action from the store.
 fn approved(kept: Option<&str>) -> BTreeSet<String> {
     let read = kept.map(serde_json::from_str).transpose().inspect_err(|error| {
         tracing::error!(%error, "what was approved for always cannot be read; it is asked for again");
@@ -799,7 +798,7 @@ fn approved(kept: Option<&str>) -> BTreeSet<String> {
     read.ok().flatten().unwrap_or_default()
 }
 
-/// A row of the store as the table in memory has it.
+/// Converts a row of the store into a route in memory.
 fn route(row: RouteRow) -> Route {
     Route {
         key: row.key,

@@ -1,12 +1,12 @@
-//! What somebody changed in what they had said. As long as no turn and no order has taken the message, it says from
-//! then on what it was changed to, in the inbox (written with the edit) and in the lane in which it waits. An edit that
-//! comes later changes nothing: the answer stands, and whoever means something else says it anew.
+//! Edits of received messages. Until a turn or an order has taken the message, an edit replaces its text, in the inbox
+//! (in the same transaction) and in the lane in which it waits. A later edit changes nothing: the answer remains, and a
+//! sender who means something else sends another message.
 
 use hermes_protocol::{Event, EventKind};
 
 use crate::fetching;
 
-/// Whether `edit` changes the message of `event`: the same message, by whoever wrote it.
+/// Returns whether `edit` changes the message of `event`: the same message of the same sender.
 pub fn is_of(edit: &Event, event: &Event) -> bool {
     event.kind == EventKind::Message
         && edit.message_id.is_some()
@@ -15,18 +15,18 @@ pub fn is_of(edit: &Event, event: &Event) -> bool {
         && edit.sender.id == event.sender.id
 }
 
-/// Whether an edit says something that can stand in place of what was said. A command is sent, not edited in.
+/// Returns whether an edit has content that can replace the message. A command has to be sent; an edit cannot add one.
 pub fn says_something(edit: &Event) -> bool {
     let text = edit.text.trim_start();
     let is_empty = text.is_empty() && edit.attachments.is_empty();
     !is_empty && !text.starts_with('/')
 }
 
-/// The message as it was changed.
+/// Returns the edited message.
 pub fn changed(mut event: Event, edit: &Event) -> Event {
     event.text.clone_from(&edit.text);
-    // Many platforms tell only the words of an edit. What is still with the platform was named with the message, and
-    // is not fetched again for its edits: everybody may edit again and again.
+    // Many platforms report only the text of an edit. Files that are still on the platform were named with the message
+    // and are not fetched again for an edit, because anyone can edit repeatedly.
     if !edit.attachments.is_empty() && !fetching::has_away(edit) {
         event.attachments.clone_from(&edit.attachments);
     }

@@ -1,8 +1,8 @@
-//! Files that go with a text: lent to its adapter, or put into words where they cannot go.
+//! Files of a text: lent to its adapter, or described in the text if the adapter cannot send them.
 //!
-//! A part is one call of the platform, so that no attempt is half done: the files go with the
-//! text where it fits as their caption, else in parts of their own behind it; where the
-//! platform takes one file at a time, each further one is a part.
+//! Each part is one call of the platform, so that no attempt is half done. Files are sent with the text if it fits as
+//! their caption, otherwise in parts of their own after it. If the platform takes one file at a time, each further file
+//! is a part.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,16 +21,16 @@ use crate::render::{counted, unit};
 use crate::status::human::sentence;
 use crate::store::{NewDelivery, NewPart};
 
-/// Files that one reply may have; the rest is told.
+/// Files that one reply may have; the text names the rest.
 const FILES_MAX: usize = 10;
 
-/// How long all files of one reply may take to be fetched.
+/// Timeout for fetching all files of one reply.
 const FETCH_ALL: Duration = Duration::from_secs(30);
 
-/// The type of a file that is shown in no way of its own.
+/// The type of a file that platforms show only as a document.
 const PLAIN_FILE: &str = "application/octet-stream";
 
-/// Takes the files that an agent names out of its reply in this session. What cannot be sent is said instead.
+/// Extracts the files that an agent names from its reply in this session. The text names the files that cannot be sent.
 pub async fn from_reply(host: &Host, instance: &str, session: &SessionId, reply: String) -> (String, Vec<OutMedia>) {
     let Enclosed { said: mut text, files: named, as_documents, as_voice } = take_media(&reply);
     if named.is_empty() {
@@ -66,7 +66,7 @@ pub async fn from_reply(host: &Host, instance: &str, session: &SessionId, reply:
     (text, files)
 }
 
-/// A file that came in goes out under the name with which it came; the one that it has in the media folder is chance.
+/// Renames a received file to its original name; its name in the media folder is random.
 async fn as_it_came(host: &Host, session: &SessionId, file: OutMedia) -> OutMedia {
     if !is_id(&file.name) {
         return file;
@@ -81,11 +81,11 @@ async fn as_it_came(host: &Host, session: &SessionId, file: OutMedia) -> OutMedi
     }
 }
 
-/// A text with one file, as somebody wants it sent who may send files from there.
+/// Composes a text with one file for a sender who may send files of that folder.
 ///
 /// # Errors
 ///
-/// Why the file cannot be sent. An adapter that carries no files gets a sentence instead.
+/// The reason for which the file cannot be sent. For an adapter without files, the text gets a sentence instead.
 pub async fn one_file(
     host: &Host,
     instance: &str,
@@ -103,7 +103,7 @@ pub async fn one_file(
     Ok(with_files(host, instance, chat, Purpose::Reply, text, lent.into_iter().collect()).await)
 }
 
-/// Composes a text with files that were lent.
+/// Composes a text with lent files.
 pub async fn with_files(
     host: &Host,
     instance: &str,
@@ -122,10 +122,10 @@ pub async fn with_files(
     delivery
 }
 
-/// Files go with a text that fits as their caption, else behind it.
+/// Attaches files to a text that fits as their caption, or else in parts after it.
 fn attach(parts: &mut Vec<NewPart>, files: Vec<OutMedia>, can: &Capabilities) {
     let at_once = if can.media.albums { FILES_MAX } else { 1 };
-    // What is spoken stands in no album.
+    // A voice message belongs to no album.
     let is_spoken = |file: &OutMedia| file.kind == Some(AttachmentKind::Voice);
     let alike = files.chunk_by(|one, next| !is_spoken(one) && !is_spoken(next));
     let mut calls = alike.flat_map(|files| files.chunks(at_once)).map(<[OutMedia]>::to_vec);
@@ -140,19 +140,19 @@ fn attach(parts: &mut Vec<NewPart>, files: Vec<OutMedia>, can: &Capabilities) {
     }
 }
 
-/// Whether a text fits beside files.
+/// Returns whether a text fits as a caption.
 fn is_caption(part: &NewPart, can: &Capabilities) -> bool {
     let limit = can.media.caption_limit as usize;
     limit == 0 || measure(counted(part, &can.text.dialect), unit(&can.text.unit)) <= limit
 }
 
-/// The platform's bound of one file; `None` where it carries no files.
+/// Returns the platform's limit of one file in bytes; `None`: it carries no files.
 fn media_of(host: &Host, instance: &str) -> Option<u64> {
     let can = host.adapter(instance)?.capabilities();
     can.media.outbound.then_some(can.media.out_bytes_max)
 }
 
-/// A copy for the adapter; `None` where it carries no files.
+/// Lends a copy to the adapter; `None`: it carries no files.
 async fn lend_source(host: &Host, instance: &str, source: FileSource<'_>) -> Result<Option<OutMedia>, OutError> {
     let Some(bytes_max) = media_of(host, instance) else { return Ok(None) };
     let lent = match source {
@@ -173,8 +173,8 @@ async fn lend_source(host: &Host, instance: &str, source: FileSource<'_>) -> Res
     lent.map(Some)
 }
 
-/// Returns the place of a file that an agent names. A received file is known by its id, whatever folder stands before
-/// it: the agent knows the way from its own folder only.
+/// Returns the path of a file that an agent names. A received file is found by its id, whatever its folder, because the
+/// agent knows only the path from its own folder.
 fn received(host: &Host, instance: &str, named: &str) -> PathBuf {
     let path = PathBuf::from(named);
     let id = path.file_name().and_then(|name| name.to_str()).filter(|id| is_id(id));
@@ -184,7 +184,7 @@ fn received(host: &Host, instance: &str, named: &str) -> PathBuf {
     }
 }
 
-/// What a file is called in a sentence about it.
+/// Returns the name of a file for a sentence.
 fn name_of(source: FileSource<'_>) -> String {
     match source {
         FileSource::Path(named) => shown_name(Path::new(named)),
@@ -196,7 +196,7 @@ fn name_of(source: FileSource<'_>) -> String {
     }
 }
 
-/// Why a file is not sent, as its chat may know it: where files lie is nobody's business there.
+/// Describes for the chat why a file is not sent, without the paths of this machine.
 fn why_not(host: &Host, instance: &str, source: FileSource<'_>, error: &OutError) -> String {
     match error {
         OutError::TooLarge { name, size, bytes_max } => {
@@ -216,7 +216,7 @@ fn too_large(name: &str, size: Option<u64>, who: &str, bytes_max: u64) -> String
     format!("{name}{size} is larger than {who} accepts ({}), so it is not attached.", megabytes(bytes_max))
 }
 
-/// A size for people.
+/// Formats a size for users.
 fn megabytes(bytes: u64) -> String {
     const KB: u64 = 1 << 10;
     const MB: u64 = 1 << 20;
@@ -262,7 +262,7 @@ mod tests {
         can
     }
 
-    /// Number, words and files of each part.
+    /// Returns number, text and count of files of each part.
     fn attached(texts: &[&str], files: usize, can: &Capabilities) -> Vec<(u32, String, usize)> {
         let mut parts: Vec<NewPart> = texts.iter().zip(1..).map(|(text, n)| NewPart::plain(n, *text)).collect();
         attach(&mut parts, (0..files).map(|n| file(&n.to_string())).collect(), can);

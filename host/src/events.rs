@@ -1,5 +1,4 @@
-//! What can wake the dispatcher: a closed set, so that a new kind of event is a
-//! new arm of one `match`.
+//! The events of the dispatcher: a closed set, so that a new kind of event is a new arm of one `match`.
 
 use std::sync::Arc;
 
@@ -17,127 +16,127 @@ use crate::plugins::AdapterEvent;
 use crate::store::{CutOffTurn, DeadTargetRow, HandoffClaim, HandoffRoutes, OwedDelivery, RouteRow};
 use crate::tasks::RunTask;
 
-/// Something happened.
+/// An event of the dispatcher.
 #[derive(Debug)]
 pub enum HostEvent {
-    /// An event came in and is committed.
+    /// An event of an adapter is committed.
     Inbound(Inbound),
-    /// Somebody with the right to do so wants something of the host.
+    /// An authorized caller requests an operation of the host.
     Control(Box<Control>),
-    /// A session's lane has news.
+    /// A report of a session's lane.
     Turn(TurnNews),
-    /// Something is owed, or an outbox lane has news.
+    /// A delivery is owed, or an outbox lane reports.
     Delivery(DeliveryNews),
     /// An adapter changed its state.
     Adapter(AdapterEvent),
-    /// Something that outlives a turn has news for its session.
+    /// Background work has news for its session.
     Watch(WatchNews),
-    /// Time has passed.
+    /// A timer fired.
     Due(Due),
 }
 
 impl HostEvent {
-    /// Somebody wants this.
+    /// Wraps a request.
     pub fn control(control: Control) -> Self {
         Self::Control(Box::new(control))
     }
 }
 
-/// News of what outlives a turn.
+/// A report of background work.
 #[derive(Debug)]
 pub enum WatchNews {
-    /// A session is to be woken; the event is committed.
+    /// An event that wakes a session is committed.
     Woken(Box<Woken>),
-    /// What was to wake a session waits in the inbox; it is read again when an adapter comes back, or with the minute.
+    /// A wake-up waits in the inbox; it is read again when an adapter comes online, or by the timer of one minute.
     PutBack,
-    /// The same of a session that is on its way to a chat; it is read again as soon as that is over.
+    /// A wake-up waits because its session has a handoff; it is read again as soon as that is over.
     Leased(SessionId),
-    /// A session is on its way no more.
+    /// The handoff of a session is over.
     Arrived,
 }
 
-/// What the host itself says to a session, as the inbox holds it.
+/// A wake-up of the host for a session, as the inbox holds it.
 #[derive(Debug)]
 pub struct Woken {
-    /// Its row.
+    /// The row of the event.
     pub inbox: InboxId,
-    /// The session that asked.
+    /// The session to wake.
     pub session: SessionId,
-    /// The instance over which it asked.
+    /// The instance of the session's request.
     pub instance: Arc<str>,
-    /// Where, who, and the words.
+    /// The event with its chat, sender and text.
     pub event: Event,
-    /// What its turn hears.
+    /// The input of the turn.
     pub input: Vec<Message>,
 }
 
 /// An event as the inbox holds it, on its way to a session.
 #[derive(Debug)]
 pub struct Inbound {
-    /// Its row.
+    /// The row of the event.
     pub id: InboxId,
-    /// The instance it came through.
+    /// The instance of the event.
     pub instance: Arc<str>,
-    /// What happened.
+    /// The event.
     pub event: Box<Event>,
-    /// What its turn hears instead of the event's own words, where that was decided before.
+    /// The input of the turn if it was decided before and differs from the event's own text.
     pub input: Option<Vec<Message>>,
-    /// Its place in the queue between its adapter and the lanes; recovery needs none.
+    /// The slot in the queue between its adapter and the lanes; recovery needs none.
     pub permit: Permit,
 }
 
-/// A place in the queue between one instance and the lanes, given back when a lane has the event.
+/// A slot in the queue between one instance and the lanes, released when a lane has the event.
 pub type Permit = Option<Place>;
 
-/// What an event occupies until a lane has it.
+/// The queue capacity that an event occupies until a lane has it.
 #[derive(Debug)]
 pub struct Place {
-    /// One place of its instance.
+    /// One slot of its instance.
     pub(crate) _place: OwnedSemaphorePermit,
-    /// Its bytes, in the room that all instances share.
+    /// The bytes of the event, from the capacity that all instances share.
     pub(crate) _room: OwnedSemaphorePermit,
 }
 
-/// What the operator, an adapter or the process itself wants.
+/// A request of the operator, an adapter or the process itself.
 #[derive(Debug)]
 pub enum Control {
-    /// A turn that a crash cut off is to go on.
+    /// Resume a turn that a crash interrupted.
     Resume(CutOffTurn),
     /// Stop or describe the turn that answers an event of this instance.
     Turn {
-        /// Whose event it is.
+        /// The instance of the event.
         instance: Arc<str>,
         /// The event.
         inbox: InboxId,
-        /// What is wanted.
+        /// The operation.
         wish: TurnWish,
-        /// Hears the state word from the lane that has it; closed when none has.
+        /// Receives the state word from the lane of the turn; closed when no lane has it.
         reply: mpsc::Sender<&'static str>,
     },
-    /// A conversation goes on in another session.
+    /// Move a conversation to another session.
     Rebind(Rebind),
-    /// Bind the key of a chat to a session that exists.
+    /// Bind the key of a chat to an existing session.
     Bind {
         /// The route.
         route: Box<RouteRow>,
     },
-    /// A session was deleted: forget where it was bound and what its lane remembers.
+    /// A session was deleted: remove its routes and the state of its lane.
     Forget {
         /// The session.
         session: SessionId,
-        /// Hears that it is forgotten.
+        /// Receives the confirmation.
         reply: oneshot::Sender<()>,
     },
-    /// End a session; its chat begins anew.
+    /// End a session; its chat starts another one.
     End {
         /// The session.
         session: SessionId,
-        /// Hears whether it is written.
+        /// Receives whether the end is stored.
         reply: oneshot::Sender<bool>,
     },
-    /// A turn asks something of people.
+    /// Ask the question of a turn.
     Ask(Box<Asking>),
-    /// An adapter answers a question for somebody.
+    /// An adapter answers a question for a person.
     Answer {
         /// The adapter.
         instance: Arc<str>,
@@ -145,90 +144,90 @@ pub enum Control {
         ask: String,
         /// The option.
         option: String,
-        /// Who chose it.
+        /// The person who chose the option.
         sender: Box<Sender>,
-        /// What they may do.
+        /// The rights of that person.
         tier: Tier,
-        /// Hears why not, with the word of the error, where it is not taken.
+        /// Receives the error code and the reason of a refused answer.
         reply: oneshot::Sender<Result<(), (&'static str, String)>>,
     },
-    /// Something about pairing.
+    /// An operation on pairing.
     Pairing(crate::pairing::PairingCall),
     /// The configuration was replaced.
     Reloaded,
-    /// Lanes that were to end go on.
+    /// Lanes that were draining continue.
     UndrainLanes,
-    /// Lanes end as soon as they have nothing running; answered when all have.
+    /// Lanes end as soon as they run nothing; answered when all have ended.
     DrainLanes(oneshot::Sender<()>),
-    /// Outbox lanes send what can be sent and end; answered when all have.
+    /// Outbox lanes send every part that can be sent and end; answered when all have ended.
     DrainOutbox(oneshot::Sender<()>),
-    /// A delivery is to be tried anew, or not any more: its lane reads it again.
+    /// A delivery is retried or dropped: its lane reads it again.
     Refresh {
-        /// Where it goes.
+        /// The target of the delivery.
         target: Target,
         /// The delivery as the store has it, when it is still open.
         owed: Option<Box<OwedDelivery>>,
-        /// Which.
+        /// The id of the delivery.
         id: hermes_core::ids::DeliveryId,
     },
-    /// What waits in the lane of a target is tried at once; waits of its chat and instance end.
+    /// Try the jobs of a target's lane at once; the waits of its chat and instance end.
     Hurry {
-        /// Where it goes.
+        /// The target.
         target: Target,
     },
-    /// The chats of an instance that have spoken.
+    /// List the chats of an instance that have sent events.
     Chats {
-        /// Which instance.
+        /// The instance.
         instance: String,
-        /// Hears them.
+        /// Receives the chats.
         reply: oneshot::Sender<Vec<Chat>>,
     },
-    /// Where a session goes on.
+    /// List the chats in which a session continues.
     Places {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// Hears the instance and the chat of each place.
+        /// Receives the instance and the chat of each place.
         reply: oneshot::Sender<Vec<(String, Chat)>>,
     },
-    /// Where the conversations of an instance go on.
+    /// List the chats in which the conversations of an instance continue.
     Led {
-        /// Which instance.
+        /// The instance.
         instance: Arc<str>,
-        /// Hears each chat with its session.
+        /// Receives each chat with its session.
         reply: oneshot::Sender<Vec<(SessionId, Chat)>>,
     },
-    /// An instance did not take its command menu; it is offered anew when the instance is next ready, or the
-    /// configuration is next read.
+    /// An instance did not take its command menu; the menu is offered again when the instance is next online, or when
+    /// the configuration is next read.
     MenuLost {
-        /// Which instance.
+        /// The instance.
         instance: Arc<str>,
     },
-    /// An adapter has read the home channel that the configuration names.
+    /// An adapter has resolved the home channel of the configuration.
     Home {
-        /// Which instance.
+        /// The instance.
         instance: String,
-        /// What the configuration said.
+        /// The value of the configuration.
         home: crate::config::HomeChannel,
         /// The chat.
         chat: Chat,
     },
-    /// The one session that goes on in a chat and thread.
+    /// Find the only session that continues in a chat and thread.
     SessionOf {
-        /// Which instance.
+        /// The instance.
         instance: String,
         /// The chat.
         chat: Chat,
-        /// Hears it; `None` where there is none, or more than one.
+        /// Receives the session; `None`: there is none, or more than one.
         reply: oneshot::Sender<Option<SessionId>>,
     },
-    /// The chats that lead to a session.
+    /// List the chats that lead to a session.
     LedTo {
         /// The session.
         session: SessionId,
-        /// Hears each instance and chat.
+        /// Receives each instance and chat.
         reply: oneshot::Sender<Vec<(String, Chat)>>,
     },
-    /// A chat is led to a session that is handed over to it; the terminal is free of it.
+    /// Bind a chat to a session that is handed over to it, and release the session from the terminal.
     Take {
         /// The session.
         session: SessionId,
@@ -238,75 +237,75 @@ pub enum Control {
         instance: String,
         /// The chat.
         chat: Chat,
-        /// Hears what has to be written, or why it cannot be.
+        /// Receives the changes to write, or the reason of the refusal.
         reply: oneshot::Sender<Result<Taken, String>>,
     },
-    /// A chat lets go of a session, which stays.
+    /// Release a chat from a session, which remains.
     Free {
-        /// The session; its lane asks.
+        /// The session, whose lane sends the request.
         session: SessionId,
         /// The stored key of the chat.
         key: String,
-        /// Hears what has to be written; `None` when the chat leads elsewhere by now.
+        /// Receives the changes to write; `None`: the chat leads elsewhere by now.
         reply: oneshot::Sender<Option<Freed>>,
     },
-    /// Offer a session to whoever sends its code.
+    /// Offer a session to the sender who sends its code.
     PutUp {
         /// The session.
         session: SessionId,
-        /// Hears the code, and what has to be written before it is told; `None` when too many are offered.
+        /// Receives the code, and the changes to write before the code is shown; `None`: too many sessions are offered.
         reply: oneshot::Sender<Option<(Code, Offered)>>,
     },
     /// The code of an offered session was sent.
     TakeOffer {
         /// The session.
         session: SessionId,
-        /// Hears whether it was still offered.
+        /// Receives whether the session was still offered.
         reply: oneshot::Sender<bool>,
     },
-    /// A conversation that was handed over begins in its chat.
+    /// Start a conversation in the chat to which it was handed over.
     Open(Box<Opening>),
-    /// The host does a task by itself.
+    /// Start a task that the host does by itself.
     Run(Box<RunTask>),
-    /// A handoff did not come about: its chats lead where they led before.
+    /// A handoff failed: restore the routes of its chats.
     LeadBack {
         /// The session.
         session: SessionId,
-        /// The claim that is over. What a later one has taken stays with that.
+        /// The ended claim. Chats that a later claim has taken stay with that claim.
         claim: HandoffClaim,
-        /// How it was.
+        /// The earlier routes.
         routes: Box<HandoffRoutes>,
     },
-    /// Nobody speaks in a chat any more for now: its next message begins a session.
+    /// Unbind a chat: its next message begins a session.
     Unbind {
         /// The stored key of the chat.
         key: String,
-        /// Hears whether it led anywhere.
+        /// Receives whether the chat had a route.
         reply: oneshot::Sender<bool>,
     },
-    /// The transcript of a session was written to from outside of its lane.
+    /// The transcript of a session was changed outside of its lane.
     Reread {
         /// The session.
         session: SessionId,
     },
-    /// How much there is in memory, for status.
+    /// Count the state in memory, for status.
     Census(oneshot::Sender<Census>),
 }
 
-/// What follows from leading a chat to a session that is handed over to it.
+/// The changes that bind a chat to a session after a handoff.
 #[derive(Debug)]
 pub struct Taken {
     /// The route of the chat.
     pub route: RouteRow,
-    /// How it was before.
+    /// The earlier routes.
     pub routes: HandoffRoutes,
-    /// The session that the chat was in, where no other chat leads there.
+    /// The former session of the chat, if no other chat leads to it.
     pub former: Option<SessionId>,
-    /// Stored keys of the terminal that do not lead to the session any more.
+    /// Stored keys of the terminal that no longer lead to the session.
     pub freed: Vec<String>,
 }
 
-/// What opens a conversation in the chat to which it was handed over. The host itself says it.
+/// The event that opens a conversation in the chat to which it was handed over. The host itself is the sender.
 #[derive(Debug)]
 pub struct Opening {
     /// The session.
@@ -315,155 +314,155 @@ pub struct Opening {
     pub instance: Arc<str>,
     /// The event.
     pub event: Event,
-    /// What its turn hears.
+    /// The input of the turn.
     pub input: Vec<Message>,
     /// The row of the event.
     pub inbox: InboxId,
-    /// Whom the session belongs to.
+    /// The owner of the session.
     pub owner: Option<String>,
 }
 
-/// A question on its way to the book of those that are open.
+/// A question for the list of open questions.
 #[derive(Debug)]
 pub struct Asking {
     /// The question.
     pub question: Question,
-    /// Whether its requester cannot answer it, so that an admin has to be asked.
+    /// Whether its requester cannot answer it, so that an admin has to.
     pub elsewhere: bool,
-    /// Hears it as it was opened; `None` when nobody can be asked.
+    /// Receives the opened question; `None`: nobody can answer it.
     pub reply: oneshot::Sender<Option<Question>>,
 }
 
-/// Chats are to be led from one session to another.
+/// A request to bind chats to another session.
 #[derive(Debug)]
 pub struct Rebind {
-    /// The session that is left; its lane asks.
+    /// The former session, whose lane sends the request.
     pub from: SessionId,
-    /// The stored key of the chat that moves; `None`: all that lead there.
+    /// The stored key of the chat that moves; `None`: all chats of the session.
     pub key: Option<String>,
-    /// The session they are led to.
+    /// The new session.
     pub to: SessionId,
-    /// Hears what has to be written.
+    /// Receives the changes to write.
     pub reply: oneshot::Sender<Rebound>,
 }
 
-/// What follows from leading chats elsewhere.
+/// The result of binding chats to another session.
 #[derive(Debug, Default)]
 pub struct Rebound {
-    /// The routes as they are from here on; none when the chat led elsewhere already.
+    /// The new routes; none if the chat led elsewhere already.
     pub routes: Vec<RouteRow>,
-    /// Whether other chats still lead to the session that was left.
+    /// Whether other chats still lead to the former session.
     pub still_led_to: bool,
 }
 
-/// What is wanted of a turn.
+/// An operation on a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnWish {
-    /// It should end.
+    /// Stop the turn.
     Stop,
-    /// Its state.
+    /// Report the state of the turn.
     Tell,
 }
 
-/// What the dispatcher has in memory.
+/// Figures about the state of the dispatcher.
 #[derive(Clone, Debug, Default)]
 pub struct Census {
     /// Lanes of sessions.
     pub lanes: usize,
     /// Lanes of the outbox.
     pub outbox_lanes: usize,
-    /// Parts held per instance.
+    /// Waiting deliveries per instance.
     pub held: std::collections::BTreeMap<String, u64>,
-    /// Chats that cannot be written to; the first of them.
+    /// The first chats that cannot be written to.
     pub dead: Vec<DeadTargetRow>,
-    /// How many there are.
+    /// The number of these chats.
     pub dead_chats: usize,
 }
 
-/// News of a session's lane.
+/// A report of a session's lane.
 #[derive(Debug)]
 pub enum TurnNews {
-    /// It has nothing to do and has taken this many messages.
+    /// The lane is idle and has taken this number of messages.
     Idle {
         /// The session.
         session: SessionId,
         /// Messages taken so far.
         taken: u64,
-        /// Whether the session was never written.
+        /// Whether the session was never stored.
         unborn: bool,
     },
-    /// A turn in the background is over.
+    /// A background turn is over.
     Aside {
-        /// The session it had for itself.
+        /// The session of the turn.
         session: SessionId,
     },
-    /// It answered what nothing more follows.
+    /// The lane answered an event after which the session ends.
     Complete {
         /// The session.
         session: SessionId,
     },
-    /// What its turn asked is over without an answer.
+    /// A question of the turn is over without an answer.
     AskOver {
         /// The question.
         ask: String,
     },
-    /// Its task is over.
+    /// The lane's task is over.
     Over(LaneOver<SessionId>),
 }
 
-/// News of the outbox.
+/// A report of the outbox.
 #[derive(Debug)]
 pub enum DeliveryNews {
-    /// A delivery is committed and wants to go.
+    /// A delivery is committed and can be sent.
     Owed(Box<OwedDelivery>),
-    /// The first piece of a growing message is committed and wants to go.
+    /// The first piece of a growing message is committed and can be sent.
     Draft(Box<OwedDelivery>, Arc<Growing>),
-    /// A growing message has something new.
+    /// A growing message has new text.
     Grows(Target, Arc<Growing>),
     /// A growing message has ended.
     Grown {
-        /// Where it is.
+        /// The instance.
         instance: String,
-        /// Where it is.
+        /// The chat.
         chat: Chat,
-        /// Which.
+        /// The delivery.
         id: DeliveryId,
     },
     /// A chat cannot be written to.
     Dead {
-        /// Instance.
+        /// The instance.
         instance: String,
         /// The chat.
         chat: Chat,
-        /// What the platform said.
+        /// The detail of the platform.
         why: String,
     },
-    /// A question is there.
+    /// A question has arrived.
     Asked {
         /// The question.
         ask: String,
-        /// Where it arrived.
+        /// The chat of the question.
         chat: Chat,
-        /// What proves it.
+        /// The proof of its arrival.
         receipt: Receipt,
     },
     /// A question will not be asked.
     NotAsked {
         /// The question.
         ask: String,
-        /// Why, as the platform or the outbox said it.
+        /// The reason, from the platform or the outbox.
         why: String,
     },
-    /// Nobody will be told the code of a pairing request.
+    /// The code of a pairing request will not be delivered.
     Untold {
         /// The hash of the request.
         hash: String,
     },
     /// A chat continues under another id.
     Migrating(Box<Migration>),
-    /// A lane has nothing to do and has taken this many messages.
+    /// A lane is idle and has taken this number of messages.
     Idle {
-        /// Which lane.
+        /// The target of the lane.
         target: Target,
         /// Messages taken so far.
         taken: u64,
@@ -472,31 +471,31 @@ pub enum DeliveryNews {
     Over(LaneOver<Target>),
 }
 
-/// A chat continues under another id: its routes are to be led there.
+/// The move of a chat to another id: its routes are changed.
 #[derive(Debug)]
 pub struct Migration {
-    /// Instance.
+    /// The instance.
     pub instance: String,
-    /// Old place.
+    /// The old chat.
     pub from: Chat,
-    /// New place.
+    /// The new chat.
     pub to: Chat,
-    /// Hears the old key and the new row of each route, to be written with the part.
+    /// Receives the old key and the new row of each route, to be written with the part.
     pub reply: oneshot::Sender<Vec<(String, RouteRow)>>,
 }
 
 /// The end of a lane's task.
 #[derive(Debug)]
 pub struct LaneOver<K> {
-    /// Which lane.
+    /// The key of the lane.
     pub key: K,
-    /// Which of all lanes ever made.
+    /// The number of the lane among all that were ever created.
     pub serial: u64,
-    /// Whether the task broke.
+    /// Whether the task panicked.
     pub broken: bool,
 }
 
-/// What the passing of time asks for.
+/// The timers of the dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// A minute has passed: forget what has expired.

@@ -1,13 +1,11 @@
 //! Files of a message that are still with its platform.
 //!
-//! An adapter may emit an event at once and name its files by a reference. They are
-//! asked for here, once the sender is admitted and the message leads to a turn: a
-//! stranger makes nobody work. What cannot be had is missing, with its reason, and
-//! the turn goes on without it.
+//! An adapter may emit an event at once and name its files by references. This module requests them once the sender is
+//! admitted and the message leads to a turn, so an unknown sender causes no work. A file that cannot be fetched is
+//! missing, with its reason, and the turn continues without it.
 //!
-//! The row of the event keeps the references until the files are there, so after a
-//! crash they are asked for again. What was fetched for a message that is given up
-//! goes with it.
+//! The row of the event keeps the references until the files are stored, so after a crash they are requested again. The
+//! files of an abandoned message are removed with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,25 +19,26 @@ use crate::host::Host;
 use crate::media::is_id;
 use crate::plugins::AdapterHandle;
 
-/// Files of one message that are asked for; those beyond are missing.
+/// Files of one message that are requested; further ones are missing.
 const FILES_MAX: usize = 32;
 
-/// Files of one message that are on their way at once: another chat of the instance finds room beside them.
+/// Files of one message that are transferred at once; other chats of the instance need slots, too.
 const AT_ONCE_MAX: usize = 2;
 
-/// How long one file may take, from the moment on at which there is room for it.
+/// Timeout of one file, from the start of its transfer.
 const FILE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// And how fast they have to come at least, besides.
+/// The lowest rate of a transfer, in bytes per second: a large file gets more time.
 const BYTES_PER_S_MIN: u64 = 1 << 20;
 
-/// How often a file is asked for whose adapter was not there.
+/// Attempts to request a file whose adapter was unavailable.
 const TRIES_MAX: usize = 2;
 
-/// How long a link is waited for before it is looked whether another adapter has taken the instance over.
+/// Longest wait for a link before another adapter of the instance is looked up.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// What was fetched for a message: each reference, and what stands in its place. Unless it is kept, its files go.
+/// The fetched files of a message: each reference with its replacement. Dropping it removes the files unless they are
+/// kept.
 pub struct Fetched {
     host: Arc<Host>,
     instance: Arc<str>,
@@ -48,24 +47,24 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// Nothing yet.
+    /// Creates an empty result.
     fn new(host: &Arc<Host>, instance: &Arc<str>) -> Self {
         Self { host: Arc::clone(host), instance: Arc::clone(instance), files: Vec::new(), is_kept: false }
     }
 
-    /// That nothing can be had, and why.
+    /// Creates a result in which every file is missing for this reason.
     pub fn nothing(host: &Arc<Host>, instance: &Arc<str>, event: &Event, why: &str) -> Self {
         let mut nothing = Self::new(host, instance);
         nothing.files.extend(away(event).map(|(reference, file)| (reference, file.not_fetched(why))));
         nothing
     }
 
-    /// What stands in place of each reference.
+    /// Returns the replacement of each reference.
     pub fn files(&self) -> &[(String, Attachment)] {
         &self.files
     }
 
-    /// A row names them: they stay.
+    /// Keeps the files, which a row names.
     pub fn keep(mut self) {
         self.is_kept = true;
         self.host.media.admitted(&self.instance, &self.attachments());
@@ -89,12 +88,12 @@ pub fn files(event: &Event) -> impl Iterator<Item = &Attachment> {
     event.attachments.iter().chain(event.reply_to.iter().flat_map(|reply| &reply.attachments))
 }
 
-/// Whether a file of this event is still with its platform.
+/// Returns whether a file of this event is still with its platform.
 pub fn has_away(event: &Event) -> bool {
     files(event).any(is_away)
 }
 
-/// Puts what was fetched in place of its references.
+/// Replaces references by the fetched files.
 pub fn put(mut event: Event, fetched: &[(String, Attachment)]) -> Event {
     let quoted = event.reply_to.iter_mut().flat_map(|reply| &mut reply.attachments);
     for file in event.attachments.iter_mut().chain(quoted).filter(|file| is_away(file)) {
@@ -106,12 +105,12 @@ pub fn put(mut event: Event, fetched: &[(String, Attachment)]) -> Event {
     event
 }
 
-/// Asks the platform for the files of an event, each within a deadline of its own.
+/// Requests the files of an event from the platform, each within its own deadline.
 pub async fn fetch(host: Arc<Host>, instance: Arc<str>, adapter: Option<AdapterHandle>, event: Event) -> Fetched {
     let Some(adapter) = linked(&host, &instance, adapter).await else {
         return Fetched::nothing(&host, &instance, &event, "the instance it came through is not there any more");
     };
-    // Only now: a program has said what it can do once it ran.
+    // A program declares its capabilities only once it has started.
     if !adapter.capabilities().fetch {
         tracing::warn!(%instance, "the adapter names a file that it cannot bring; its author has to declare `fetch`");
         return Fetched::nothing(&host, &instance, &event, "its adapter cannot bring it");
@@ -124,7 +123,7 @@ pub async fn fetch(host: Arc<Host>, instance: Arc<str>, adapter: Option<AdapterH
     };
     let mut coming = stream::iter(away(&event).enumerate().map(one)).buffered(AT_ONCE_MAX);
     while let Some((reference, file)) = coming.next().await {
-        // It may wait here for longer than a file does that nobody names.
+        // A named file may wait longer here than one that no event names.
         host.media.named(&instance, std::slice::from_ref(&file));
         fetched.files.push((reference, file));
     }
@@ -132,7 +131,7 @@ pub async fn fetch(host: Arc<Host>, instance: Arc<str>, adapter: Option<AdapterH
     fetched
 }
 
-/// The adapter of an instance, once it has a link; another one, where that has taken the instance over meanwhile.
+/// Returns the adapter of an instance once it has a link, or the adapter that has replaced it meanwhile.
 async fn linked(host: &Host, instance: &str, mut adapter: Option<AdapterHandle>) -> Option<AdapterHandle> {
     loop {
         let waiting = adapter?;
@@ -162,11 +161,11 @@ async fn ask(adapter: &AdapterHandle, file: &Attachment, within: Duration) -> At
         if timeout(within, adapter.online()).await.is_err() {
             break;
         }
-        // Whoever waits in line for room has its time yet before it.
+        // The timeout starts once there is a slot.
         let _room = adapter.room_to_fetch().await;
         match adapter.fetch(file, within).await {
             Ok(brought) => return checked(file, brought),
-            // Its link or its life was lost over it.
+            // The link or the adapter was lost during the transfer.
             Err(error) if error.code == "unavailable" => why = error.message,
             Err(error) if error.code == "timeout" => return file.clone().not_fetched("it did not arrive in time"),
             Err(error) => return file.clone().not_fetched(error.message),
@@ -175,7 +174,7 @@ async fn ask(adapter: &AdapterHandle, file: &Attachment, within: Duration) -> At
     file.clone().not_fetched(why)
 }
 
-/// What an adapter answered, as the agent may hear of it.
+/// Returns the answer of an adapter in the form that the agent may see.
 fn checked(file: &Attachment, brought: Attachment) -> Attachment {
     match brought.media {
         Some(id) if is_id(&id) => {
@@ -196,7 +195,7 @@ fn is_away(file: &Attachment) -> bool {
     file.media.is_none() && file.fetch.is_some()
 }
 
-/// The files of an event that are still with its platform, each with its reference.
+/// Returns the files of an event that are still with its platform, each with its reference.
 fn away(event: &Event) -> impl Iterator<Item = (String, Attachment)> {
     files(event).filter(|file| is_away(file)).filter_map(|file| Some((file.fetch.clone()?, file.clone())))
 }

@@ -1,6 +1,6 @@
 //! The health of the agent: answers and failures of its turns since the host started.
 //!
-//! Only numbers and words for the operator; nothing is decided by them.
+//! Only figures for the operator; no decision depends on them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hermes_agent::CONTEXT_TOO_LONG;
 use hermes_core::ids::TurnId;
 
-/// Kinds of failures that say nothing about the endpoint: the next message may well be answered.
+/// Kinds of failures that concern one message only: the next message may be answered.
 const OF_ONE_MESSAGE: [&str; 4] = [CONTEXT_TOO_LONG, "filtered", "length_used_up", "only_tool_calls"];
 
 /// Counts and times, shared by reference.
@@ -24,18 +24,18 @@ pub struct State {
     pub last_answer_ms: Option<i64>,
     /// Failed turns by kind.
     pub failures: BTreeMap<&'static str, u64>,
-    /// Failed turns since the last answer, without those that only one message is to blame for.
+    /// Failed turns since the last answer, without those that concern one message only.
     pub consecutive: u64,
     /// The time of the first of them, in Unix ms.
     pub failing_since_ms: Option<i64>,
     /// The last failure: its time in Unix ms, its kind, and the detail for the operator.
     pub last: Option<(i64, &'static str, String)>,
-    /// Turns that have not heard anything from the agent, and the time when they began.
+    /// Turns without any output of the agent yet, with their start time in Unix ms.
     waiting: BTreeMap<TurnId, i64>,
 }
 
 impl State {
-    /// Returns the time since which the oldest turn waits for the first sign of the agent.
+    /// Returns the start time of the oldest turn that waits for the first output of the agent, in Unix ms.
     pub fn waiting_since_ms(&self) -> Option<i64> {
         self.waiting.values().min().copied()
     }
@@ -78,7 +78,7 @@ impl AgentHealth {
     }
 }
 
-/// A turn that waits for the first sign of the agent.
+/// A turn that waits for the first output of the agent.
 #[derive(Debug)]
 pub struct Waits {
     health: Arc<AgentHealth>,

@@ -1,8 +1,7 @@
-//! What every part of the pipeline holds: the store, the adapters, the runtime,
-//! the configuration of the moment, and the way to the dispatcher.
+//! The shared context of the message path: the store, the adapters, the runtime, the current configuration, and the
+//! channel to the dispatcher.
 //!
-//! No state of a chat, a session or a delivery lives here; that belongs to the
-//! dispatcher and to the lanes.
+//! The state of chats, sessions and deliveries belongs to the dispatcher and to the lanes.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -47,63 +46,63 @@ const WRITE_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// Longest wait after a commit failed.
 const WRITE_AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// The bundle that is handed around. One per process, behind an `Arc`.
+/// The shared context. One per process, behind an `Arc`.
 pub struct Host {
-    /// The memory that survives.
+    /// The database.
     pub store: Store,
-    /// This life of the host.
+    /// The current run of the host.
     pub epoch: Epoch,
-    /// When it began.
+    /// Start of this run, in milliseconds since the Unix epoch.
     started_ms: i64,
-    /// Where *now* comes from.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Where randomness comes from.
+    /// The source of randomness.
     pub chance: Arc<dyn Chance>,
-    /// Who answers.
+    /// The agent runtime.
     pub runtime: Arc<dyn AgentRuntime>,
-    /// Wakes the dispatcher; full means that whoever has news waits.
+    /// The channel to the dispatcher; a sender waits while it is full.
     pub events: mpsc::Sender<HostEvent>,
-    /// Files that come in and go out.
+    /// Incoming and outgoing files.
     pub media: Media,
-    /// Whose names each instance uses.
+    /// The account of each instance.
     pub(crate) accounts: Accounts,
-    /// How many turns run side by side.
+    /// Permits of concurrent turns.
     pub turns: Arc<Semaphore>,
-    /// How many turns react to the message that they answer.
+    /// Permits of turns that react to the message that they answer.
     pub reacting: Arc<Semaphore>,
-    /// Cancelled once everything that an earlier life of the host left is on its way.
+    /// Cancelled once all work of an earlier run was handed to its lanes.
     pub recovered: CancellationToken,
-    /// Cancelled when no new event is taken any more.
+    /// Cancelled when the host takes no new events any more.
     pub draining: CancellationToken,
-    /// Whether no new event is taken for now, until the operator says otherwise.
+    /// Whether the host takes no new events until the operator ends the drain.
     pub rests: AtomicBool,
-    /// Cancelled when running turns are parked for the next life of the host.
+    /// Cancelled when running turns are parked for the next run of the host.
     pub parking: CancellationToken,
-    /// Cancelled when somebody in a chat wants the host to restart.
+    /// Cancelled when a chat command requests a restart.
     pub restarting: CancellationToken,
     /// Cancelled when a task that must not end has ended: the host restarts.
     pub broken: CancellationToken,
-    /// What the agent is doing.
+    /// The running turns of the agent.
     pub working: Working,
-    /// Numbers for status.
+    /// Figures for status.
     pub counts: Counts,
     /// Answers and failures of the agent.
     pub health: Arc<AgentHealth>,
-    /// Pairing codes that may still have to be told.
+    /// Pairing codes that may still have to be sent.
     pub codes: Codes,
-    /// Conversations on their way to a chat.
+    /// Handoffs in progress.
     pub handoffs: Handoffs,
-    /// Rings when something happened to a task.
+    /// The signal that a task has changed.
     pub tasks: Bell,
-    /// What is known of the clocks of platforms.
+    /// The offsets of the platforms' clocks.
     pub clocks: PlatformClocks,
-    /// Answers that did not arrive and that their agents have not heard of.
+    /// Answers that did not arrive and whose agents were not notified yet.
     pub(crate) losses: Losses,
-    /// Messages of groups on their way to the store.
+    /// Group messages on their way to the store.
     pub(crate) observing: Observing,
-    /// The waits that platforms asked for.
+    /// The waits that platforms demanded.
     pub holds: AllHolds,
-    /// Who works on tasks beside the turns that handed them on.
+    /// Background helpers that work on tasks.
     pub helpers: Helpers,
     /// The tokens by which the processes of running turns may use the control socket.
     pub runs: Arc<RunTokens>,
@@ -111,34 +110,34 @@ pub struct Host {
     grants: ArcSwap<Grants>,
     model: ArcSwapOption<String>,
     approved: ArcSwap<BTreeSet<String>>,
-    /// What the host would read if it were restarted; unset where it cannot be.
+    /// The configuration of a restarted host; unset if the host cannot be restarted.
     restartable: OnceLock<NextRun>,
     planner: OnceLock<Planner>,
     homes: ArcSwap<Homes>,
     adapters: OnceLock<Adapters>,
 }
 
-/// Numbers that status reads; nothing is decided by them.
+/// Figures for status; no decision depends on them.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Turns that run.
     pub turns_running: AtomicI64,
     /// Events taken in since start.
     pub events: AtomicU64,
-    /// Edits since start that may have changed what waits.
+    /// Edits since start that may have changed a waiting message.
     pub edits: AtomicU64,
-    /// Events refused for what they say since start.
+    /// Events refused for their content since start.
     pub events_refused: AtomicU64,
     /// Parts delivered since start.
     pub delivered: AtomicU64,
-    /// Messages that were too many since start.
+    /// Messages beyond a rate limit since start.
     pub limited: AtomicU64,
-    /// Chats in which bots talk to each other and are not answered.
+    /// Chats in which a conversation between bots is not answered.
     pub silent_bots: AtomicU64,
 }
 
 impl Host {
-    /// Bundles the parts. The adapters come with [`Host::set_adapters`], since they need the bundle.
+    /// Creates the context. [`Host::set_adapters`] adds the adapters, which need the context.
     pub fn new(
         store: Store,
         epoch: Epoch,
@@ -193,18 +192,18 @@ impl Host {
         }
     }
 
-    /// Says, once, that the host can be restarted, and what it would read then.
+    /// Sets, once, the configuration of a restarted host, which makes the host restartable.
     pub fn set_restartable(&self, next: NextRun) {
         // As for the adapters.
         let _ = self.restartable.set(next);
     }
 
-    /// Whether the host is started again when it ends to be restarted.
+    /// Returns whether the host is started again after it ends for a restart.
     pub fn is_restartable(&self) -> bool {
         self.restartable.get().is_some()
     }
 
-    /// Whether the host would start again if it ended.
+    /// Returns whether the host would start again if it ended.
     pub async fn would_start(&self) -> bool {
         match self.restartable.get() {
             Some(next) => match next.would_start().await {
@@ -218,13 +217,14 @@ impl Host {
         }
     }
 
-    /// Hands over, once, who remembers what is switched off.
+    /// Sets, once, the record of switched-off instances.
     pub fn set_planner(&self, planner: Planner) {
         // As for the adapters.
         let _ = self.planner.set(planner);
     }
 
-    /// Starts or ends an instance, and remembers it for this life of the host. `false`: there is none of this name.
+    /// Starts or stops an instance, and records that for this run of the host. `false`: there is no instance of this
+    /// name.
     pub fn switch_adapter(&self, instance: &str, on: bool) -> bool {
         let Some(adapters) = self.adapters() else { return false };
         if let Some(planner) = self.planner.get() {
@@ -233,28 +233,28 @@ impl Host {
         if on { adapters.enable(instance) } else { adapters.disable(instance) }
     }
 
-    /// Hands the adapters over, once.
+    /// Sets the adapters, once.
     pub fn set_adapters(&self, adapters: Adapters) {
-        // A second call changes nothing: there is one set of adapters per life of the host.
+        // A second call changes nothing: a run of the host has one set of adapters.
         let _ = self.adapters.set(adapters);
     }
 
-    /// All adapters; `None` only before start-up has come that far.
+    /// Returns all adapters; `None` only early during start-up.
     pub fn adapters(&self) -> Option<&Adapters> {
         self.adapters.get()
     }
 
-    /// The handle of an instance, where the configuration has it.
+    /// Returns the handle of an instance, if the configuration has it.
     pub fn adapter(&self, instance: &str) -> Option<AdapterHandle> {
         self.adapters.get()?.get(instance)
     }
 
-    /// What the configuration says at this moment.
+    /// Returns the current configuration.
     pub fn live(&self) -> arc_swap::Guard<Arc<Live>> {
         self.live.load()
     }
 
-    /// What the configuration says at this moment, to be held over an await.
+    /// Returns the current configuration in a form that can be held over an await.
     pub fn live_now(&self) -> Arc<Live> {
         self.live.load_full()
     }
@@ -265,71 +265,72 @@ impl Host {
         self.live.store(Arc::new(live));
     }
 
-    /// Who was let in by pairing, as the dispatcher last said.
+    /// Returns the grants by pairing, as the dispatcher last published them.
     pub fn grants(&self) -> arc_swap::Guard<Arc<Grants>> {
         self.grants.load()
     }
 
-    /// Shows the grants to those who only read them. The dispatcher alone changes any.
+    /// Publishes the grants to their readers. Only the dispatcher changes them.
     pub fn show_grants(&self, grants: Grants) {
         self.grants.store(Arc::new(grants));
     }
 
-    /// The model that an admin chose for every conversation, over the configuration.
+    /// Returns the model that an admin chose for every conversation, over the configuration.
     pub fn chosen_model(&self) -> Option<String> {
         self.model.load().as_deref().cloned()
     }
 
-    /// Chooses the model of every conversation that has none of its own. The dispatcher alone does.
+    /// Sets the model of every conversation that has none of its own. Only the dispatcher calls this.
     pub fn choose_model(&self, model: Option<String>) {
         self.model.store(model.map(Arc::new));
     }
 
-    /// Kinds of action that an admin approved for always, as the dispatcher last said.
+    /// Returns the kinds of action that an admin approved permanently, as the dispatcher last published them.
     pub fn approved(&self) -> arc_swap::Guard<Arc<BTreeSet<String>>> {
         self.approved.load()
     }
 
-    /// Shows those to those who only read them. The dispatcher alone changes any.
+    /// Publishes the permanent approvals to their readers. Only the dispatcher changes them.
     pub fn show_approved(&self, approved: BTreeSet<String>) {
         self.approved.store(Arc::new(approved));
     }
 
-    /// The model that answers where a conversation chose none.
+    /// Returns the model of a conversation that chose none.
     pub fn model(&self) -> String {
         self.chosen_model().or_else(|| self.runtime.models().into_iter().next()).unwrap_or_default()
     }
 
-    /// Where each instance may write unasked, as the dispatcher last said.
+    /// Returns the home channel of each instance, as the dispatcher last published it.
     pub fn homes(&self) -> arc_swap::Guard<Arc<Homes>> {
         self.homes.load()
     }
 
-    /// Shows the home channels to those who only read them. The dispatcher alone changes any.
+    /// Publishes the home channels to their readers. Only the dispatcher changes them.
     pub fn show_homes(&self, homes: Homes) {
         self.homes.store(Arc::new(homes));
     }
 
-    /// Now, in milliseconds since the Unix epoch.
+    /// Returns the current time in milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> i64 {
         self.clock.now_ms()
     }
 
-    /// Since when the host has been running without a longer sleep: what fell due before has had no chance since.
+    /// Returns the time since which the host has been running without a longer sleep: work that was due before could
+    /// not run.
     pub fn awake_since_ms(&self) -> i64 {
         self.clock.awake_since_ms().max(self.started_ms)
     }
 
-    /// Makes the id of a new session: when it began, and enough chance to be its own.
+    /// Returns the id of a new session: its start time and a random suffix.
     pub fn new_session_id(&self) -> SessionId {
         let began = jiff::Timestamp::from_millisecond(self.now_ms()).unwrap_or_default();
         let suffix = crate::chance::number(&*self.chance) as u32;
         SessionId(format!("{}_{suffix:08x}", began.strftime("%Y%m%d_%H%M%S")))
     }
 
-    /// Tells the dispatcher something. It never waits for anything but its queue, so this ends soon.
+    /// Sends an event to the dispatcher. The dispatcher waits only for its queue, so this call ends soon.
     pub async fn tell(&self, event: HostEvent) {
-        // A closed dispatcher means that the host is ending; what is durable is found at the next start.
+        // A closed channel means that the host is ending; the next start finds the stored state.
         let _ = self.events.send(event).await;
     }
 
@@ -345,24 +346,23 @@ impl Host {
         }
     }
 
-    /// Tells the outbox that a growing message has ended.
+    /// Reports the end of a growing message to the outbox.
     pub async fn tell_grown(&self, instance: String, chat: Chat, id: DeliveryId) {
         self.tell(HostEvent::Delivery(DeliveryNews::Grown { instance, chat, id })).await;
     }
 
-    /// Takes the pairing request of a delivery back that is given up before anybody was told its code: here in
-    /// memory, its row goes with the delivery. Before it, so that nobody is reminded of a code that they do not have.
+    /// Withdraws the pairing request of an abandoned delivery whose code was not delivered, in memory; the row changes
+    /// with the delivery. This comes first, so that no sender is reminded of a code that never arrived.
     pub async fn tell_untold(&self, given_up: Option<&OwedDelivery>) {
         if let Some(hash) = given_up.and_then(OwedDelivery::untold) {
             self.tell(HostEvent::Delivery(DeliveryNews::Untold { hash: hash.to_owned() })).await;
         }
     }
 
-    /// Repeats a commit that the disk refused until it is written.
+    /// Repeats a failed commit until it is written.
     ///
-    /// Waiting holds up one lane only. `None` means that it was not written: the host
-    /// ends and recovery goes on from the last commit, or the store says that the
-    /// change makes no sense, which is logged.
+    /// A wait delays one lane only. `None` means that the commit was not written: the host ends and recovery continues
+    /// from the last commit, or the store rejects the change as impossible, which is logged.
     pub async fn until_written<T, F>(&self, what: &str, commit: impl Fn() -> F) -> Option<T>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -377,7 +377,7 @@ impl Host {
                     wait = (wait * 2).min(WRITE_AGAIN_AFTER_MAX);
                 }
                 Err(StoreError::Closed) => return None,
-                // Something else was quicker: a late word about a handoff, or about a turn, that is over.
+                // Another change came first: a late report about a handoff or a turn that is over.
                 Err(error @ StoreError::Conflict { .. }) => {
                     tracing::warn!(what, %error, "not written, since it is over");
                     return None;
@@ -390,7 +390,7 @@ impl Host {
         }
     }
 
-    /// Why no new event is taken, where none is.
+    /// Returns the reason for which the host takes no new events, if it takes none.
     pub fn takes_nothing(&self) -> Option<&'static str> {
         match (self.draining.is_cancelled(), self.rests.load(Ordering::Relaxed)) {
             (true, _) => Some("the host is stopping and begins nothing new"),
@@ -401,12 +401,12 @@ impl Host {
         }
     }
 
-    /// Counts an event that was taken in.
+    /// Counts an event that was accepted.
     pub fn count_event(&self) {
         self.counts.events.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an event that was refused for what it says.
+    /// Counts an event that was refused for its content.
     pub fn count_refused_event(&self) {
         self.counts.events_refused.fetch_add(1, Ordering::Relaxed);
     }
