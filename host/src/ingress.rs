@@ -1,18 +1,16 @@
-//! Takes events in: nothing is acknowledged before it is committed.
+//! The intake of events: no event is acknowledged before it is committed.
 //!
-//! The way of an event: read and bounded → a place in its instance's queue (waiting
-//! for one is the back-pressure) → inbox row committed → handed to the dispatcher →
-//! acknowledged. An event that is here already is acknowledged as what it is.
+//! The path of an event: read and bounded → a slot in its instance's queue (the wait for one is the back-pressure) →
+//! inbox row committed → handed to the dispatcher → acknowledged. An event that is stored already is acknowledged as a
+//! duplicate.
 //!
-//! Each instance has one task that takes its events in the order in which they were
-//! handed over, many of them into one commit, and passes them on in that order. A
-//! caller that goes away changes nothing: what is committed is passed on.
+//! One task per instance accepts its events in the order of the calls, commits many of them at once, and forwards them
+//! in that order. A caller that disconnects changes nothing: a committed event is forwarded.
 //!
-//! That the host cannot do anything with an event for now is no reason for an adapter to
-//! lose its link. While the host drains, events are committed and wait in the inbox; while
-//! nothing can be written, the acknowledgement waits; and while the room that all instances
-//! share is full, each of them may leave a few events that wait for room. Only whoever gets an
-//! answer at once or never is refused, and who leaves more than its few.
+//! An adapter does not lose its link because the host cannot process an event at present. While the host drains, events
+//! are committed and wait in the inbox. While the database cannot be written, the acknowledgement waits. While the
+//! shared capacity is full, each instance may have a few events that wait for it. An event is refused only if its
+//! sender needs an answer at once or never, or if its instance has used up these few.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -34,42 +32,42 @@ use crate::plugins::{AdapterHandle, terminal};
 use crate::status::human::one_line;
 use crate::store::{Accepted, NewInbox, StoreError};
 
-/// Events of one instance that are committed at once; beyond them they wait in order.
+/// Events of one instance that are committed at once; further ones wait in order.
 const ACCEPTING_MAX: usize = 64;
 
-/// Bytes of events, of all instances together, that wait for the commit or for their lane.
+/// Bytes of the events of all instances that wait for the commit or for their lane.
 const WAITING_BYTES_MAX: usize = 64 << 20;
-/// Bytes of events that one instance may leave while there is no room, [`Ingress::give`]: one that floods the host
-/// costs the others nothing but time.
+/// Bytes of the events of one instance that may wait while the shared capacity is full, see [`Ingress::give`]: an
+/// instance that floods the host costs the others only time.
 const LEFT_BYTES_MAX: usize = 4 << 20;
-/// In what these bytes are counted; a smaller event counts as one.
+/// The unit of these counts, in bytes; a smaller event counts as one unit.
 const ROOM_UNIT_BYTES: usize = 1 << 10;
 
-/// How long nothing more is said of events of one instance that are refused.
+/// Shortest time between two log lines about refused events of one instance, in milliseconds.
 const REFUSED_EVERY_MS: i64 = 60_000;
 
-/// What is told of an event that is refused, in characters.
+/// The longest logged reason of a refused event, in characters.
 const REFUSED_CHARS_MAX: usize = 300;
 
-/// How soon an event that could not be written is tried again, at first.
+/// First wait before a failed write is retried.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// And at most.
+/// Longest wait before a failed write is retried.
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(5);
 
 /// The queues between the adapters and the dispatcher.
 pub struct Ingress {
     host: Arc<Host>,
     runtime: tokio::runtime::Handle,
-    /// Unbounded channels of bounded content: the calls of one instance are bounded where they come in.
+    /// Unbounded channels with bounded content: the calls of one instance are bounded at their entry.
     queues: Mutex<BTreeMap<Arc<str>, Queue>>,
-    /// Room for the events of all instances, in [`ROOM_UNIT_BYTES`].
+    /// The capacity for the events of all instances, in [`ROOM_UNIT_BYTES`].
     room: Arc<Semaphore>,
 }
 
-/// The way in for one instance.
+/// The queue of one instance.
 struct Queue {
     given: mpsc::UnboundedSender<Given>,
-    /// Room for what it leaves while the room of all is full, in [`ROOM_UNIT_BYTES`].
+    /// The capacity for waiting events while the shared capacity is full, in [`ROOM_UNIT_BYTES`].
     left: Arc<Semaphore>,
 }
 
@@ -78,9 +76,9 @@ impl Queue {
         Self { given, left: Arc::new(Semaphore::new(LEFT_BYTES_MAX / ROOM_UNIT_BYTES)) }
     }
 
-    /// Room for one event, now or later, or the sentence that its adapter hears.
+    /// Reserves capacity for one event, now or later; otherwise returns the error for its adapter.
     fn room(&self, shared: &Arc<Semaphore>, bytes: usize, can_wait: impl FnOnce() -> bool) -> Result<Room, CallError> {
-        // Behind one that waits everything waits: the order stays.
+        // A later event waits behind a waiting one, which keeps the order.
         let is_behind = self.left.available_permits() < LEFT_BYTES_MAX / ROOM_UNIT_BYTES;
         let busy = match room_for(shared, bytes) {
             Ok(room) if !is_behind => return Ok(Room::Here(room)),
@@ -95,7 +93,7 @@ impl Queue {
     }
 }
 
-/// An event that an adapter handed over, and who waits for the acknowledgement.
+/// An event of an adapter, with the caller that waits for the acknowledgement.
 struct Given {
     payload: Vec<u8>,
     room: Room,
@@ -104,11 +102,11 @@ struct Given {
 
 type Reply = Result<Emitted, CallError>;
 
-/// The room of an event.
+/// The capacity of an event.
 enum Room {
-    /// It has it.
+    /// The event has its capacity.
     Here(OwnedSemaphorePermit),
-    /// It waits for some, in this place.
+    /// The event waits for capacity, in this slot.
     Awaited { _left: OwnedSemaphorePermit },
 }
 
@@ -119,7 +117,7 @@ struct Taken {
 }
 
 impl Ingress {
-    /// The way in to `host`. To be made inside its runtime.
+    /// Creates the intake of `host`. Must be called inside its runtime.
     pub fn new(host: Arc<Host>) -> Self {
         Self {
             host,
@@ -129,8 +127,8 @@ impl Ingress {
         }
     }
 
-    /// Puts an event in line. Never blocks; the order of the calls is the order of the events. When
-    /// too much waits already, of this instance or of others, it is refused: its adapter still has it.
+    /// Queues an event. Never blocks; the order of the calls is the order of the events. If too many events of this or
+    /// other instances wait already, the event is refused, and its adapter still has it.
     pub fn give(&self, instance: &Arc<str>, payload: Vec<u8>) -> oneshot::Receiver<Reply> {
         let (reply, taken) = oneshot::channel();
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,16 +140,16 @@ impl Ingress {
         });
         let room = queue.room(&self.room, payload.len(), || can_wait(&self.host, instance));
         match room {
-            // Its task ends with the process; a closed queue answers by the dropped reply.
+            // The task ends with the process; a closed queue answers by the dropped reply.
             Ok(room) => drop(queue.given.send(Given { payload, room, reply })),
-            // Whoever does not wait for it needs no answer.
+            // A caller that has stopped waiting needs no answer.
             Err(error) => drop(reply.send(Err(error))),
         }
         taken
     }
 }
 
-/// Room for one event, or the sentence that its adapter hears.
+/// Reserves capacity for one event, or returns the error for its adapter.
 fn room_for(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, CallError> {
     Arc::clone(room).try_acquire_many_owned(units(bytes)).map_err(|_| busy())
 }
@@ -166,14 +164,14 @@ fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(ROOM_UNIT_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// Takes the events of one instance in, in order.
+/// Accepts the events of one instance, in order.
 async fn take_all(
     host: Arc<Host>,
     instance: Arc<str>,
     shared: Arc<Semaphore>,
     mut given: mpsc::UnboundedReceiver<Given>,
 ) {
-    // What an earlier life of the host left comes first.
+    // The events of an earlier run come first.
     host.recovered.cancelled().await;
     let places = Arc::new(Semaphore::new(host.live().config.limits.ingress_queue_max.max(1)));
     let mut accepting = FuturesOrdered::new();
@@ -189,7 +187,7 @@ async fn take_all(
                 if let Err(error) = &answer {
                     refusals.note(&host, &instance, error);
                 }
-                // Whoever does not wait for it gets it again as a duplicate.
+                // A caller that has stopped waiting gets a duplicate later.
                 let _ = reply.send(answer);
             }
             else => return,
@@ -197,18 +195,18 @@ async fn take_all(
     }
 }
 
-/// Events of one instance that no host would take. Its adapter may keep that for itself, and is deaf then.
+/// The counter of events of one instance that every host would refuse. An adapter that does not report them seems deaf.
 #[derive(Default)]
 struct Refusals {
-    /// How many were not told yet.
+    /// Refusals since the last log line.
     untold: u64,
-    /// When the last one was told.
+    /// Time of the last log line, in milliseconds since the Unix epoch.
     told_ms: Option<i64>,
 }
 
 impl Refusals {
     fn note(&mut self, host: &Host, instance: &str, error: &CallError) {
-        // The others are for a while, and their adapter hands them in again.
+        // Other refusals are temporary, and the adapter retries them.
         if !matches!(error.code.as_str(), "invalid" | "too_large") {
             return;
         }
@@ -218,7 +216,7 @@ impl Refusals {
         tracing::warn!(instance, count, "refused an event of this adapter: {why}; its author has to mend it");
     }
 
-    /// How many were refused since it was said last, where it is time to say it.
+    /// Counts a refusal; returns the number since the last log line, if another line is due.
     fn due(&mut self, now_ms: i64) -> Option<u64> {
         self.untold += 1;
         if self.told_ms.is_some_and(|told| now_ms.abs_diff(told) < REFUSED_EVERY_MS.unsigned_abs()) {
@@ -241,17 +239,17 @@ async fn accept(
     let is_call = deliver::wanted(host.adapter(instance).as_ref(), &event).is_some();
     let waits = is_call || can_wait(host, instance);
     if let Some(why) = host.takes_nothing().filter(|_| !waits && !is_for_what_runs(&event)) {
-        // One that rests stays; an adapter tries both again.
+        // An adapter retries in both cases; a draining host keeps running.
         let code = if host.draining.is_cancelled() { "unavailable" } else { "busy" };
         return Err(CallError::new(code, why));
     }
     let room = match room {
         Room::Here(room) => Some(room),
-        // In the order in which they came; nobody closes the room.
+        // In order of arrival; nobody closes the semaphore.
         Room::Awaited { _left } => Arc::clone(shared).acquire_many_owned(units(text.len())).await.ok(),
     };
     crash::point("after_receive");
-    // Nobody closes the queue; an event without a place would still be kept.
+    // Nobody closes the semaphore; an event without a slot would still be kept.
     let place = Arc::clone(places).acquire_owned().await.ok();
     let permit: Permit = place.zip(room).map(|(place, room)| Place { _place: place, _room: room });
     let received_ms = host.now_ms();
@@ -269,7 +267,7 @@ async fn accept(
             if dated_ms > 0 {
                 host.clocks.learn(instance, dated_ms, received_ms);
             }
-            // The row has it, and nobody behind here reads it.
+            // The row has it, and no later step reads it.
             event.raw = Value::Null;
             let inbound = Inbound { id, instance: Arc::clone(instance), event, input: None, permit };
             Ok(Taken { emitted: Emitted::New { inbox_id: id.0 }, inbound: Some(inbound) })
@@ -282,13 +280,13 @@ async fn accept(
     }
 }
 
-/// Whether what comes through this instance may be answered later: nobody sits there and waits for it.
+/// Returns whether events of this instance may be answered later, because no caller waits for the answer.
 fn can_wait(host: &Host, instance: &str) -> bool {
     let later = |adapter: &AdapterHandle| adapter.capabilities().supports_async_delivery;
     instance != terminal::INSTANCE && host.adapter(instance).as_ref().is_none_or(later)
 }
 
-/// Whether an event concerns what runs already, and is of use only now.
+/// Returns whether an event concerns running work, so that it cannot wait.
 fn is_for_what_runs(event: &Event) -> bool {
     let order = event.text.split_whitespace().next();
     event.kind == EventKind::Choice
@@ -297,11 +295,11 @@ fn is_for_what_runs(event: &Event) -> bool {
             && matches!(order, Some("/stop" | "/approve" | "/deny" | "/status"))
 }
 
-/// Commits an event; one that `waits` as soon as that can be, unless the host ends before.
+/// Commits an event. If it `waits`, the commit is retried until the host ends.
 async fn written(host: &Host, new: NewInbox, event: &Event, waits: bool) -> Result<Accepted, StoreError> {
     let edit = event.kind == EventKind::Edited && edits::says_something(event);
     if edit {
-        // Before it is written: whoever takes what it changes looks there from here on.
+        // Before the write, so that a reader that takes the edited message checks for edits from here on.
         host.counts.edits.fetch_add(1, Ordering::Relaxed);
     }
     let mut wait = AGAIN_AFTER;
@@ -314,7 +312,7 @@ async fn written(host: &Host, new: NewInbox, event: &Event, waits: bool) -> Resu
             Err(error @ (StoreError::DiskFull { .. } | StoreError::Disk { .. } | StoreError::Busy { .. })) if waits => {
                 if wait == AGAIN_AFTER {
                     tracing::warn!(instance = new.instance, %error, "an event waits to be written");
-                    // Its files stay for as long.
+                    // The files are kept for as long.
                     host.media.named(&new.instance, crate::fetching::files(event));
                 }
                 if host.draining.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
@@ -327,7 +325,7 @@ async fn written(host: &Host, new: NewInbox, event: &Event, waits: bool) -> Resu
     }
 }
 
-/// Hands a committed event to the dispatcher; returns what its adapter is told.
+/// Hands a committed event to the dispatcher; returns the reply to its adapter.
 async fn pass_on(host: &Arc<Host>, accepted: Result<Taken, CallError>) -> Reply {
     let Taken { emitted, inbound } = accepted?;
     if let Some(inbound) = inbound {
@@ -338,7 +336,7 @@ async fn pass_on(host: &Arc<Host>, accepted: Result<Taken, CallError>) -> Reply 
     Ok(emitted)
 }
 
-/// Reads an event; what cannot be a message of a person is refused here.
+/// Reads an event; refuses a payload that cannot be an event of a platform.
 fn read(payload: Vec<u8>, bytes_max: usize) -> Result<(Box<Event>, String), CallError> {
     if payload.len() > bytes_max {
         return Err(CallError::new(

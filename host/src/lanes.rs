@@ -1,9 +1,8 @@
-//! Which lanes there are: tasks made on demand, one per key, let go when idle.
+//! The list of lanes: tasks that are created on demand, one per key, and released when idle.
 //!
-//! A lane that has nothing to do says how many messages it has taken. When that is
-//! all that were sent, its mailbox is closed and the task ends; otherwise a message
-//! is on its way and the lane lives on. So no message is ever put into a mailbox
-//! that nobody reads.
+//! An idle lane reports the number of messages that it has taken. If that equals the number sent, its mailbox is closed
+//! and the task ends; otherwise a message is on its way and the lane continues. So no message is ever put into a
+//! mailbox without a reader.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -16,7 +15,7 @@ use tokio::sync::mpsc;
 use crate::events::{HostEvent, LaneOver};
 use crate::host::Host;
 
-/// What the task of a lane may take while it waits.
+/// The largest task of a waiting lane, in bytes.
 const TASK_BYTES_MAX: usize = 4 * 1024;
 
 /// All lanes of one kind.
@@ -24,7 +23,7 @@ pub struct Lanes<K, M> {
     by_key: BTreeMap<K, End<M>>,
     made: u64,
     alive: usize,
-    /// Tasks that are over since somebody asked.
+    /// Tasks that ended since the last check.
     ended: usize,
 }
 
@@ -41,21 +40,21 @@ impl<K, M> Default for Lanes<K, M> {
 }
 
 impl<K: Ord + Clone + Send + 'static, M: Send + 'static> Lanes<K, M> {
-    /// Whether a key has a lane.
+    /// Returns whether a key has a lane.
     pub fn has(&self, key: &K) -> bool {
         self.by_key.contains_key(key)
     }
 
-    /// Sends to the lane of `key`; `false` when it has none.
+    /// Sends to the lane of `key`; returns the message if there is none.
     pub fn send(&mut self, key: &K, message: M) -> Result<(), M> {
         let Some(end) = self.by_key.get_mut(key) else { return Err(message) };
         end.sent += 1;
-        // The task of an open mailbox can only be gone because it broke; then the host restarts.
+        // The task of an open mailbox can only be gone after a panic; then the host restarts.
         let _ = end.mailbox.send(message);
         Ok(())
     }
 
-    /// Makes the lane of `key` with the task that `run` returns; `over` says when it ended.
+    /// Creates the lane of `key` with the task that `run` returns; `over` builds the event of its end.
     pub fn open<F>(
         &mut self,
         host: &Arc<Host>,
@@ -65,7 +64,7 @@ impl<K: Ord + Clone + Send + 'static, M: Send + 'static> Lanes<K, M> {
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        // A crowd has thousands of them. What a lane does now and then belongs into a box.
+        // A host under load has thousands of them. Rarely used state of a lane belongs into a box.
         const { assert!(size_of::<F>() <= TASK_BYTES_MAX, "a lane's task is too large") };
         let (mailbox, messages) = mpsc::unbounded_channel();
         self.made += 1;
@@ -80,7 +79,7 @@ impl<K: Ord + Clone + Send + 'static, M: Send + 'static> Lanes<K, M> {
         });
     }
 
-    /// Lets an idle lane go, unless something is on its way to it. Returns whether it went.
+    /// Releases an idle lane unless a message is on its way to it. Returns whether it was released.
     pub fn release(&mut self, key: &K, taken: u64) -> bool {
         let idle = self.by_key.get(key).is_some_and(|end| end.sent == taken);
         if idle {
@@ -89,7 +88,7 @@ impl<K: Ord + Clone + Send + 'static, M: Send + 'static> Lanes<K, M> {
         idle
     }
 
-    /// Notes that a task is over.
+    /// Notes the end of a task.
     pub fn over(&mut self, over: &LaneOver<K>) {
         self.alive -= 1;
         self.ended += 1;
@@ -98,7 +97,7 @@ impl<K: Ord + Clone + Send + 'static, M: Send + 'static> Lanes<K, M> {
         }
     }
 
-    /// Sends the same to every lane.
+    /// Sends the same message to every lane.
     pub fn broadcast(&mut self, mut message: impl FnMut() -> M) {
         for end in self.by_key.values_mut() {
             end.sent += 1;
@@ -107,7 +106,7 @@ impl<K: Ord + Clone + Send + 'static, M: Send + 'static> Lanes<K, M> {
         }
     }
 
-    /// Sends to every lane whose key is wanted.
+    /// Sends to every lane with a matching key.
     pub fn send_where(&mut self, mut wanted: impl FnMut(&K) -> bool, mut message: impl FnMut() -> M) {
         for (_, end) in self.by_key.iter_mut().filter(|(key, _)| wanted(key)) {
             end.sent += 1;
@@ -116,7 +115,7 @@ impl<K: Ord + Clone + Send + 'static, M: Send + 'static> Lanes<K, M> {
         }
     }
 
-    /// Whether at least `many` tasks are over since this last was true.
+    /// Returns whether at least `many` tasks have ended since this last returned true.
     pub fn have_ended(&mut self, many: usize) -> bool {
         let have = self.ended >= many;
         if have {
@@ -125,7 +124,7 @@ impl<K: Ord + Clone + Send + 'static, M: Send + 'static> Lanes<K, M> {
         have
     }
 
-    /// Returns how many tasks are not over.
+    /// Returns the number of running tasks.
     pub fn alive(&self) -> usize {
         self.alive
     }

@@ -1,19 +1,19 @@
-//! The host process, in the order of the sentence:
+//! The host process, in the order of the path of an event:
 //! event → authorized → session → guard → turn → outbox → delivery → adapter.
 //!
 //! | word | here |
 //! |---|---|
-//! | event | [`ingress`] commits it before anybody acknowledges it |
-//! | authorized, session | [`dispatcher`], with [`commands`] and [`pairing`] beside it |
+//! | event | [`ingress`] commits it before it is acknowledged |
+//! | authorized, session | [`dispatcher`], with [`commands`] and [`pairing`] |
 //! | guard, turn | [`lane`], one per session; [`context`] before a turn, [`mod@turn`] after it |
 //! | outbox, delivery | [`outbox`], one lane per chat; [`mod@render`] makes its parts |
-//! | adapter | [`plugins`], and [`services`] for what adapters ask of the host |
+//! | adapter | [`plugins`], and [`services`] for the requests of adapters |
 //!
-//! [`handoff`] carries a conversation from the terminal to a chat.
-//! [`app`] puts it together and takes it apart, [`recovery`] picks up what a crash left,
-//! [`host`] is the bundle that all of them hold, [`store`] the memory that survives.
-//! [`cli`], [`config`], [`control`] and [`status`] are what the operator sees, [`chat`] is the terminal in which
-//! they talk to the agent.
+//! [`handoff`] moves a conversation from the terminal to a chat.
+//! [`app`] starts and stops the modules, [`recovery`] resumes the work that a crash interrupted,
+//! [`host`] is their shared context, [`store`] is the database.
+//! [`cli`], [`config`], [`control`] and [`status`] are the operator's interfaces, [`chat`] is the terminal in which
+//! the operator talks to the agent.
 
 #![deny(unsafe_code)]
 

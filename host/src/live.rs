@@ -1,4 +1,4 @@
-//! What the configuration says at this moment, in the form in which the pipeline asks.
+//! The current configuration, in the form that the message path needs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::config::{Config, SessionConfig};
 use crate::mask::Masker;
 use crate::store::Keep;
 
-/// One reading of the configuration. A reload replaces the whole.
+/// One version of the configuration. A reload replaces all of it.
 pub struct Live {
-    /// The values themselves.
+    /// The values.
     pub config: Config,
-    /// Who may speak.
+    /// The rules of access.
     pub access: AccessPolicy,
-    /// Which commands are open.
+    /// The enabled commands.
     pub gates: Gates,
-    /// Takes secrets out of what is said.
+    /// The masker of secrets in output.
     pub masker: Masker,
     rules: BTreeMap<String, AddressRules>,
 }
@@ -34,7 +34,7 @@ impl Live {
         PaceRule { interval_ms, chars: delivery.preview_chars }
     }
 
-    /// What follows from `config`, after the manifests were applied to it.
+    /// Creates the derived values of `config`, after the manifests were applied to it.
     pub fn new(config: Config) -> Self {
         let secrets = config.secrets();
         let rules = config
@@ -51,7 +51,7 @@ impl Live {
         }
     }
 
-    /// How much of the past the store keeps.
+    /// Returns the retention of the store.
     pub fn keep(&self) -> Keep {
         let limits = &self.config.limits;
         let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
@@ -62,12 +62,12 @@ impl Live {
         }
     }
 
-    /// The rules for conversations on `instance`.
+    /// Returns the rules for conversations on `instance`.
     pub fn session_of(&self, instance: &str) -> &SessionConfig {
         self.config.session_for(instance)
     }
 
-    /// The list of the operator that names a chat of `instance` by this id.
+    /// Returns the list of the operator that contains this chat id of `instance`.
     pub fn names_chat(&self, instance: &str, id: &str) -> Option<&'static str> {
         let access = self.config.adapters.get(instance).map(|adapter| &adapter.access);
         if access.is_some_and(|access| access.allowed_groups.iter().any(|group| group == id)) {
@@ -76,7 +76,7 @@ impl Live {
         self.session_of(instance).free_chats.iter().any(|chat| chat == id).then_some("free_chats")
     }
 
-    /// Who shares a conversation on `instance`.
+    /// Returns the rules by which senders share a conversation on `instance`.
     pub fn key_policy(&self, instance: &str) -> KeyPolicy {
         let session = self.session_of(instance);
         KeyPolicy {
@@ -85,7 +85,7 @@ impl Live {
         }
     }
 
-    /// When a message in a group counts on `instance`.
+    /// Returns the rules by which a group message on `instance` is addressed to the agent.
     pub fn address_rules(&self, instance: &str, capabilities: Option<&Capabilities>) -> AddressRules {
         let mut rules = self.rules.get(instance).cloned().unwrap_or_else(|| address_rules(self.session_of(instance)));
         if let Some(can) = capabilities {

@@ -1,20 +1,20 @@
-//! The losses that agents have not heard of: answers of a session that did not arrive.
+//! Undelivered answers whose sessions were not notified yet.
 //!
-//! The outbox notes them, and the next turn of the session takes them. They are kept in memory only, and bounded: the
-//! chat was told already, and the operator finds each with `outbox list`.
+//! The outbox records them, and the next turn of the session takes them. They are kept in memory only, and bounded: the
+//! chat was notified already, and the operator finds each with `outbox list`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use hermes_core::ids::SessionId;
 
-/// Sessions of which losses are kept.
+/// Sessions whose losses are kept.
 const SESSIONS_MAX: usize = 1_000;
 
 /// Losses of one session that are kept: the newest.
 const LOSSES_MAX: usize = 3;
 
-/// What is quoted of an answer, in characters.
+/// The longest quotation of an answer, in characters.
 const QUOTE_CHARS_MAX: usize = 120;
 
 /// The losses of every session.
@@ -22,7 +22,7 @@ const QUOTE_CHARS_MAX: usize = 120;
 pub struct Losses(Mutex<BTreeMap<SessionId, VecDeque<String>>>);
 
 impl Losses {
-    /// Notes that an answer did not arrive.
+    /// Records an answer that did not arrive.
     pub fn note(&self, session: &SessionId, markdown: &str, why: &str) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= SESSIONS_MAX && !all.contains_key(session) {
@@ -39,7 +39,7 @@ impl Losses {
         losses.push_back(format!("- {why}. It began: \"{quote}\""));
     }
 
-    /// Takes the losses of a session, as the agent reads them.
+    /// Takes the losses of a session, in the form for the agent.
     pub fn take(&self, session: &SessionId) -> Option<String> {
         let losses = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(session)?;
         let losses: Vec<String> = losses.into();

@@ -1,11 +1,11 @@
-//! The program: reads what the process was given, once, and hands it to the command line.
+//! The program: reads the arguments and the environment of the process once, and hands them to the command line.
 
 use std::process::ExitCode;
 
 use hermes_host::cli::{self, Given};
 
 fn main() -> ExitCode {
-    // Names and values that are not text are none of ours.
+    // The host uses no names and values that are not valid Unicode.
     let env =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     cli::main(Given {

@@ -1,27 +1,27 @@
-//! Takes secrets out of what leaves the host.
+//! The masker of secrets in the output of the host.
 
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use hermes_core::secret::{Secret, mask};
 
-/// The shortest secret that is looked for; anything shorter would mask ordinary words.
+/// The shortest secret that is masked, in bytes; a shorter one would mask ordinary words.
 const SECRET_BYTES_MIN: usize = 8;
 
-/// Replaces the values of secrets wherever they stand.
+/// A masker that replaces the values of secrets.
 #[derive(Clone, Default)]
 pub struct Masker {
     secrets: Vec<Secret>,
 }
 
 impl Masker {
-    /// A masker for these values.
+    /// Creates a masker for these values.
     pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         let secrets = secrets.into_iter().filter(|secret| secret.len() >= SECRET_BYTES_MIN).map(Secret::new);
         Self { secrets: secrets.collect() }
     }
 
-    /// Returns `text` without any secret, nor a rest of one where two overlap.
+    /// Returns `text` without any secret, and without the rest of a secret that overlaps another one.
     pub fn mask<'t>(&self, text: impl Into<Cow<'t, str>>) -> Cow<'t, str> {
         let text = text.into();
         if self.secrets.iter().any(|secret| text.contains(secret.expose())) {
@@ -37,13 +37,13 @@ impl std::fmt::Debug for Masker {
     }
 }
 
-/// The masker of the log. Logging starts before the libraries have said which of their keys are
-/// secret, so it learns; it never forgets, since a line may still speak of what a reload has replaced.
+/// The masker of the log. Logging starts before the libraries have declared their secret keys, so this masker learns.
+/// It never forgets, because a line may still contain a secret that a reload has replaced.
 #[derive(Clone, Debug, Default)]
 pub struct LogMask(Arc<RwLock<Arc<Masker>>>);
 
 impl LogMask {
-    /// Masks these values from now on, too.
+    /// Adds these values.
     pub fn learn<'s>(&self, secrets: impl IntoIterator<Item = &'s Secret>) {
         let mut masker = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for secret in secrets {
@@ -53,7 +53,7 @@ impl LogMask {
         }
     }
 
-    /// The masker as it is now.
+    /// Returns the current masker.
     pub fn now(&self) -> Arc<Masker> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,6 +1,6 @@
-//! What the host says in a chat by itself is not part of the conversation there, unless
-//! somebody asks for that: then it stands in the transcript of the chat's one session, in
-//! the same transaction as the delivery.
+//! Host messages in transcripts. A message that the host sends by itself is not part of the conversation in its chat
+//! unless the caller asks for that. Then the transcript of the chat's only session contains it, in the same transaction
+//! as the delivery.
 
 use hermes_agent::Message;
 use hermes_core::ids::{DeliveryId, SessionId};
@@ -10,16 +10,16 @@ use crate::events::{Control, HostEvent};
 use crate::host::Host;
 use crate::store::{Change, CommandTx, NewDelivery, NewMessage, StoreError};
 
-/// Why nothing was written into a transcript.
+/// The reason for which no transcript contains a message.
 pub const NOT_MIRRORED: &str =
     "it is in no transcript: no one conversation goes on in that chat, or several people have one each";
 
-/// Owes a delivery and writes its text into the transcript of the session that goes on where it goes.
-/// Returns the delivery, and why its text is in no transcript where it is not.
+/// Owes a delivery and adds its text to the transcript of the session in its chat. Returns the delivery, and the reason
+/// if no transcript contains its text.
 ///
 /// # Errors
 ///
-/// When it is not owed.
+/// When the delivery cannot be owed.
 pub async fn owe(host: &Host, delivery: NewDelivery) -> Result<(DeliveryId, Option<&'static str>), StoreError> {
     if let Some(session) = session_of(host, &delivery).await {
         let now_ms = host.now_ms();
@@ -32,7 +32,7 @@ pub async fn owe(host: &Host, delivery: NewDelivery) -> Result<(DeliveryId, Opti
                 let id = ids.first().copied().expect("one reply has one id");
                 return Ok((id, None));
             }
-            // It ended a moment ago, or its first turn is not written yet.
+            // The session has just ended, or its first turn is not stored yet.
             Err(StoreError::Conflict { .. }) => {}
             Err(error) => return Err(error),
         }

@@ -1,7 +1,7 @@
-//! Messages of groups that are kept as context, on their way to the store.
+//! Group messages that are kept as context, on their way to the store.
 //!
-//! The dispatcher notes them and the clerk writes them. A turn that reads them waits until what was noted before it is
-//! written: somebody may address the agent right after what they said to others.
+//! The dispatcher records them and the clerk writes them. A turn that reads them waits until all earlier ones are
+//! written, because a sender may address the agent right after a message to others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const TEXT_CHARS_MAX: usize = 2_000;
 /// The longest name of a sender, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
-/// How many messages were noted and how many of them are written.
+/// The numbers of recorded and of written messages.
 pub struct Observing {
     noted: AtomicU64,
     written: watch::Sender<u64>,
@@ -31,12 +31,12 @@ impl Default for Observing {
 }
 
 impl Observing {
-    /// Counts a message that the clerk gets.
+    /// Counts a message that the clerk receives.
     pub fn noted(&self) {
         self.noted.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Counts messages that the clerk is done with.
+    /// Counts messages that the clerk has handled.
     pub fn written(&self, messages: u64) {
         self.written.send_if_modified(|written| {
             *written += messages;
@@ -44,16 +44,16 @@ impl Observing {
         });
     }
 
-    /// Waits until the clerk is done with every message that was noted by now.
+    /// Waits until the clerk has handled every message that was recorded by now.
     pub async fn caught_up(&self) {
         let noted = self.noted.load(Ordering::SeqCst);
         let mut written = self.written.subscribe();
-        // A clerk that is gone writes nothing more, and the host ends.
+        // A clerk that has ended writes nothing more, and the host ends.
         let _ = tokio::time::timeout(WAIT_MAX, written.wait_for(|written| *written >= noted)).await;
     }
 }
 
-/// Returns what is kept of a message; `None`: it has neither text nor files.
+/// Returns the kept form of a message; `None`: it has neither text nor files.
 pub fn line(inbox: i64, event: &Event) -> Option<Observed> {
     let mut text: String = event.text.trim().chars().take(TEXT_CHARS_MAX).collect();
     for file in &event.attachments {

@@ -1,5 +1,5 @@
-//! How strangers are met, and how they are let in: the core's pairing book, its rows,
-//! and its words.
+//! Pairing: the replies to unknown senders, and the codes that give them access. The core's pairing book, with its rows
+//! and texts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,70 +21,70 @@ use crate::host::Host;
 use crate::status::human::one_line;
 use crate::store::{Change, LockoutRow, NewInbox, NewcomerRow, PairingRequestRow, Welcome};
 
-/// The longest id of somebody who may ask, in bytes.
+/// The longest id of a sender who may ask, in bytes.
 const USER_BYTES_MAX: usize = 512;
-/// What is kept of a display name, in characters.
+/// The longest kept display name, in characters.
 const NAME_CHARS_MAX: usize = 64;
-/// What the log shows of an id, in characters.
+/// The longest id in the log, in characters.
 const ID_CHARS_MAX: usize = 64;
 
-/// The operator, as the person who approved.
+/// The operator, as the author of a grant.
 pub const OPERATOR: &str = "the operator";
 
 /// An invitation, as the author of a grant.
 const INVITATION: &str = "an invitation";
 
-/// The book and its bounds, as the dispatcher holds them.
+/// The pairing book and its limits, owned by the dispatcher.
 pub struct Pairing {
     book: PairingBook,
     code_ms: i64,
-    /// Strangers of whom the log knows.
+    /// Unknown senders that were logged.
     told: BTreeSet<(String, String)>,
 }
 
-/// Strangers that are remembered; beyond it the memory begins anew.
+/// Unknown senders that are remembered; beyond that the list is cleared.
 const TOLD_MAX: usize = 1024;
 
-/// What the operator wants of the book.
+/// A request of the operator.
 #[derive(Debug)]
 pub enum PairingCall {
-    /// Open requests and grants.
+    /// List open requests and grants.
     List(oneshot::Sender<ControlReply>),
-    /// Change something; the answer comes with what has to be written first.
+    /// Change the book; the answer comes with the changes that have to be written first.
     Change(PairingChange, oneshot::Sender<(ControlReply, Vec<Change>)>),
 }
 
-/// A change of the book.
+/// A change of the pairing book.
 #[derive(Debug)]
 pub enum PairingChange {
-    /// Admit who was shown this code.
+    /// Admit the sender who was shown this code.
     Approve {
-        /// Where it was shown.
+        /// The instance on which the code was shown.
         instance: String,
         /// The code.
         code: String,
         /// The person who entered it: `<instance>:<id>`, or [`OPERATOR`].
         by: String,
     },
-    /// Take a grant back.
+    /// Revoke a grant.
     Revoke {
-        /// Where it holds.
+        /// The instance of the grant.
         instance: String,
-        /// Whose it is.
+        /// The id of the sender.
         user: String,
     },
-    /// Forget open requests and lockouts.
+    /// Remove open requests and lockouts.
     Clear {
-        /// Of one instance, or of all.
+        /// One instance; `None`: all.
         instance: Option<String>,
     },
 }
 
 /// The result of a code that was entered.
 pub struct Settled {
-    /// What has to be written.
+    /// The changes to write.
     pub changes: Vec<Change>,
-    /// The hash of the request, where the code worked; its code is told to nobody any more.
+    /// The hash of the request if the code was valid; the code is not sent any more.
     pub worked: Option<String>,
     /// The sentence about it.
     pub said: Result<String, String>,
@@ -94,24 +94,24 @@ pub struct Settled {
 pub struct Changed {
     /// The answer, valid once the changes are written.
     pub reply: ControlReply,
-    /// What has to be written.
+    /// The changes to write.
     pub changes: Vec<Change>,
-    /// The hash of the request whose code worked.
+    /// The hash of the request whose code was valid.
     pub worked: Option<String>,
 }
 
-/// How somebody who is not admitted is met.
+/// The reply to a sender without access.
 pub enum Met {
-    /// Not at all; why, for the row.
+    /// No reply; the reason for the row.
     Silence(&'static str),
-    /// With words about a code; the request is to be written.
+    /// A text about a code; the request has to be written.
     Offer(PairingRequestRow, String),
-    /// They sent a code that was handed out; what changes and what is said.
+    /// The sender sent a valid or a wrong code: the changes and the text.
     Welcome(Vec<Change>, String),
 }
 
 impl Pairing {
-    /// The book of these rows.
+    /// Creates the book of these rows.
     pub fn new(
         limits: &LimitsConfig,
         open: Vec<PairingRequestRow>,
@@ -126,8 +126,8 @@ impl Pairing {
         }
     }
 
-    /// Takes an approval over into memory. `by` is the person who let somebody in, `counted_as` the count of their
-    /// wrong codes.
+    /// Applies an approval in memory. `by` is the author of the grant, `counted_as` the key of their count of wrong
+    /// codes.
     fn settle(
         &mut self,
         grants: &mut Grants,
@@ -221,7 +221,7 @@ impl Pairing {
 }
 
 impl Dispatcher {
-    /// Decides how somebody who is not admitted is met.
+    /// Decides on the reply to a sender without access.
     pub(crate) fn meet(&mut self, instance: &str, denied: &Denied) -> Met {
         let met = match denied.denial {
             Denial::Silent { why } => Met::Silence(why),
@@ -234,7 +234,7 @@ impl Dispatcher {
         met
     }
 
-    /// One line in the log for whoever gets no answer, once for each of them.
+    /// Logs a sender without a reply, once per sender.
     fn tell_of_stranger(&mut self, instance: &str, denied: &Denied, why: &str) {
         let user: String = participant(&denied.event.sender).unwrap_or_default().chars().take(ID_CHARS_MAX).collect();
         let told = &mut self.pairing.told;
@@ -246,7 +246,7 @@ impl Dispatcher {
         }
     }
 
-    /// Lets in who sends a code that was handed out; `None`: this is no such code.
+    /// Admits a sender who sends a valid code; `None`: the text is no such code.
     fn redeem(&mut self, instance: &str, denied: &Denied) -> Option<Met> {
         let (user, name) = who(denied)?;
         let now_ms = self.host.now_ms();
@@ -256,7 +256,7 @@ impl Dispatcher {
         self.worked(settled.worked.as_deref());
         Some(match (settled.changes, settled.said) {
             (mut changes, Ok(_)) => {
-                // What they asked for before is answered too.
+                // The earlier request of the sender is settled, too.
                 if let Some(request) = self.pairing.book.revoke(instance, user) {
                     self.host.codes.forget(&request.hash);
                     changes.push(Change::PairingDone { request, counted_as });
@@ -270,7 +270,7 @@ impl Dispatcher {
         })
     }
 
-    /// Offers a stranger a code, or reminds them of it.
+    /// Offers a code to an unknown sender, or reminds the sender of it.
     fn offer(&mut self, instance: &str, denied: &Denied) -> Met {
         let Some((user, name)) = who(denied) else { return Met::Silence("the sender's id is too long") };
         let mut random = [0; 32];
@@ -292,19 +292,19 @@ impl Dispatcher {
         }
     }
 
-    /// Offers a conversation to whoever sends its code. `None`: too many are offered.
+    /// Offers a conversation to the sender who sends its code. `None`: too many are offered.
     pub(crate) fn put_up(&mut self, session: &SessionId) -> Option<(Code, Offered)> {
         let mut random = [0; 32];
         self.host.chance.fill(&mut random);
         self.pairing.book.put_up(session, self.host.now_ms(), random)
     }
 
-    /// Takes an offer back; `false`: it was not there any more.
+    /// Withdraws an offer; `false`: it was gone already.
     pub(crate) fn take_offer(&mut self, session: &SessionId) -> bool {
         self.pairing.book.take_offer(session, self.host.now_ms())
     }
 
-    /// The conversation that a code claims, or what is said about it and has to be written.
+    /// Returns the conversation that a code claims, or the reply and the changes to write.
     pub(crate) fn claims(&mut self, by: Claimant<'_>, code: &str) -> Result<SessionId, (String, Vec<Change>)> {
         let words = match self.pairing.book.claim(by, code, self.host.now_ms()) {
             Claim::Right(session) => return Ok(session),
@@ -318,13 +318,13 @@ impl Dispatcher {
         Err((words, self.pairing.wrong_codes(&by.counted_as())))
     }
 
-    /// Takes back a request whose code nobody was told, so that the person's next message gets another one.
+    /// Withdraws a request whose code was never delivered, so that the sender's next message gets another one.
     pub(crate) fn take_back_code(&mut self, hash: &str) {
         self.host.codes.forget(hash);
         self.pairing.book.take_back(hash);
     }
 
-    /// Shows the grants after a code worked, and forgets the code.
+    /// Publishes the grants after a valid code, and forgets the code.
     fn worked(&self, hash: Option<&str>) {
         if let Some(hash) = hash {
             self.host.codes.forget(hash);
@@ -339,7 +339,7 @@ impl Dispatcher {
         (settled.changes, settled.said)
     }
 
-    /// Hands out a code with which somebody new lets themselves in.
+    /// Creates a code with which a new sender gets access.
     pub(crate) fn invite(&mut self, instance: &str) -> (Vec<Change>, String) {
         let mut random = [0; 32];
         self.host.chance.fill(&mut random);
@@ -353,7 +353,7 @@ impl Dispatcher {
         }
     }
 
-    /// Open requests of an instance, in words.
+    /// Lists the open requests of an instance.
     pub(crate) fn open_requests(&self, instance: &str) -> String {
         let now_ms = self.host.now_ms();
         let lines: Vec<String> = self
@@ -370,10 +370,10 @@ impl Dispatcher {
         if lines.is_empty() { "Nobody waits here.".to_owned() } else { lines.join("\n") }
     }
 
-    /// Answers what the operator wants of the book.
+    /// Handles a request of the operator.
     pub(crate) fn handle_pairing(&mut self, call: PairingCall) {
         match call {
-            // Whoever asked may have gone away.
+            // The caller may have stopped waiting.
             PairingCall::List(reply) => drop(reply.send(self.pairing.list(&self.grants, self.host.now_ms()))),
             PairingCall::Change(change, reply) => {
                 let Changed { reply: answer, changes, worked } =
@@ -386,15 +386,15 @@ impl Dispatcher {
     }
 }
 
-/// Welcomes the senders that these changes let in. To be called after their commit.
+/// Welcomes the senders whom these changes admit. Must be called after their commit.
 pub(crate) fn greet(host: &Arc<Host>, changes: &[Change]) {
     if changes.iter().any(|change| matches!(change, Change::PairingDone { .. })) {
         tokio::spawn(welcome(Arc::clone(host)));
     }
 }
 
-/// Notifies every sender whose pairing code worked, and hears the message for which each got the code. One transaction
-/// for each, so a repeat after a crash changes nothing.
+/// Notifies every sender whose pairing code was accepted, and processes the message for which each got the code. One
+/// transaction for each, so a repeat after a crash changes nothing.
 pub(crate) async fn welcome(host: Arc<Host>) {
     let newcomers = match host.store.newcomers().await {
         Ok(newcomers) => newcomers,
@@ -414,7 +414,7 @@ async fn welcome_one(host: &Arc<Host>, newcomer: NewcomerRow) {
     let notice = match granted_by.as_deref() {
         // The answer to the invitation's code says it already.
         Some(INVITATION) | None => None,
-        // A reply has the time that a notice has not: the sender may be let in while the host or the link is down.
+        // A reply has a longer deadline than a notice: the sender may get access while the host or the link is down.
         Some(_) => {
             let words = let_in(first.is_some(), wrote_again);
             Some(compose(host, &instance, chat, Purpose::Reply, words.to_owned()).await)
@@ -452,8 +452,8 @@ fn let_in(first_is_kept: bool, wrote_again: bool) -> &'static str {
     }
 }
 
-/// Who asks: their stable id, and a name that is one short line; it goes into lists and sentences that decide
-/// about access, so what it shows is what it is. `None`: the id is longer than any platform's.
+/// Returns the sender's stable id, and the name as one short line. The name appears in lists and sentences on which
+/// decisions about access are based, so it contains nothing invisible. `None`: the id is longer than any platform's.
 fn who(denied: &Denied) -> Option<(&str, String)> {
     let sender = &denied.event.sender;
     let user = participant(sender).unwrap_or_default();
@@ -461,7 +461,7 @@ fn who(denied: &Denied) -> Option<(&str, String)> {
     (user.len() <= USER_BYTES_MAX).then_some((user, name))
 }
 
-/// Why a code of this host lets nobody in, and what does.
+/// Describes why a code of this host is not valid, and the next step.
 fn over(how: Over, instance: &str) -> String {
     let words = match how {
         Over::Replaced => "a newer one replaced it, which stands in the last offer to the same person",
@@ -485,7 +485,7 @@ fn bounds(limits: &LimitsConfig) -> PairingLimits {
     }
 }
 
-/// So many more wrong codes, in words.
+/// Formats the number of wrong codes that are left.
 fn more_wrong(left: u32) -> String {
     let codes = if left == 1 { "code" } else { "codes" };
     format!("{left} more wrong {codes}")

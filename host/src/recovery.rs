@@ -1,9 +1,8 @@
-//! What an earlier life of the host left behind goes on its way, before anything new.
+//! Recovery: the work of an earlier run is resumed before any new event.
 //!
-//! The order matters: what is owed first, in the order in which it was decided, so that
-//! it stands in its lane before any answer to what was said later; then cut-off turns, so
-//! that each is at the head of its session; then the events that wait, in the order in
-//! which they came. Adapters are heard only after that.
+//! The order matters. Owed deliveries come first, in the order of their decisions, so that they precede any answer to a
+//! later message. Interrupted turns follow, so that each is first in its session; then waiting events, in the order of
+//! their arrival. Events of adapters are accepted only after that.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,19 +20,18 @@ use crate::store::{Change, CommandTx, InboxRow, Left, StoreError};
 use crate::tasks;
 use crate::wakes;
 
-/// How much an earlier life of the host left.
+/// The amount of work that an earlier run left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Turns that were cut off.
+    /// Interrupted turns.
     pub cut_off: usize,
     /// Events that wait for a turn.
     pub pending: usize,
-    /// Deliveries that are owed.
+    /// Owed deliveries.
     pub owed: usize,
 }
 
-/// Reads what is left, a bounded batch at a time, and hands it to the dispatcher; then lets adapters
-/// be heard.
+/// Reads the left work in bounded batches and hands it to the dispatcher; then lets the adapters' events in.
 ///
 /// # Errors
 ///
@@ -44,7 +42,7 @@ pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
     handoff::take_up(host, left.failed_handoffs.clone()).await?;
     let mut found = Found::default();
     let mut after = DeliveryId(0);
-    // A first piece that was on its way is resolved at its place in line; the resumed turn continues from there.
+    // A first piece in flight is resolved at its position in the queue; the resumed turn continues from there.
     let mut drafts = left.drafts.iter().copied().peekable();
     loop {
         let batch = host.store.left_deliveries(&left, after).await?;
@@ -85,7 +83,7 @@ async fn line_up_draft(host: &Arc<Host>, id: DeliveryId) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Goes on after a rest; returns how many events waited since it began.
+/// Ends a drain; returns the number of events that have waited since it began.
 ///
 /// # Errors
 ///
@@ -93,13 +91,13 @@ async fn line_up_draft(host: &Arc<Host>, id: DeliveryId) -> Result<(), StoreErro
 pub async fn go_on(host: &Arc<Host>) -> Result<usize, StoreError> {
     host.rests.store(false, Ordering::Relaxed);
     host.tell(HostEvent::control(Control::UndrainLanes)).await;
-    // Whatever was left to the inbox before that is in it by now. What is heard twice is known to its lane.
+    // Events that were left to the inbox before are in it by now. A lane recognizes an event that it has already.
     let left = host.store.left_by_now().await?;
     hear_again(host, &left).await
 }
 
-/// Hears what was taken in and what no turn has taken up, as after a rest of the host. What waits in a lane is known
-/// there. Returns how much that is.
+/// Processes accepted events that no turn has taken up, such as after a drain. Events that wait in a lane are skipped
+/// there. Returns the number of events.
 ///
 /// # Errors
 ///
@@ -115,7 +113,7 @@ pub async fn hear_again(host: &Arc<Host>, left: &Left) -> Result<usize, StoreErr
     }
 }
 
-/// Hands events to the dispatcher as if they came now; what cannot be read is dropped.
+/// Hands events to the dispatcher as if they arrived now; unreadable ones are dropped.
 async fn hear(host: &Arc<Host>, rows: Vec<InboxRow>) -> Result<(), StoreError> {
     let (mut unreadable, mut over) = (Vec::new(), Vec::new());
     for row in rows {

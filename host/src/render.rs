@@ -1,8 +1,7 @@
-//! House markdown to parts that one adapter can send as they are.
+//! The conversion of house markdown into parts that one adapter can send unchanged.
 //!
-//! A dialect that the host knows is rendered here; any other by the adapter's own
-//! `render`, before the parts are written. Whatever goes wrong with that, the text
-//! still goes out, as plain text within the same limit.
+//! The host renders the dialects that it knows; any other dialect is rendered by the adapter's own `render` before the
+//! parts are written. If that fails, the text is sent as plain text within the same limit.
 
 use hermes_markup::{Limit, MarkupDialect, Unit, measure};
 use hermes_protocol::{Capabilities, Dialect, Format, RenderCall, RenderedPart, TextLimit, TextUnit, method};
@@ -11,16 +10,16 @@ use crate::plugins::AdapterHandle;
 use crate::store::NewPart;
 
 /// Room for the marks of a part ([`PartFacts::marks`](hermes_core::delivery::PartFacts::marks)) and their spaces, in
-/// whatever unit: they are ASCII.
+/// any unit: they are ASCII.
 const MARKS_ROOM: u32 = 64;
 
-/// A limit of less has no room to spare.
+/// The smallest limit from which room for marks is reserved.
 const MARKED_LIMIT_MIN: u32 = 512;
 
-/// Parts that one text may become.
+/// The largest number of parts of one text.
 const PARTS_MAX: usize = 256;
 
-/// Renders `markdown` for an adapter, from part `first` on.
+/// Renders `markdown` for an adapter; the first part has the number `first`.
 pub async fn render(adapter: Option<&AdapterHandle>, markdown: &str, limit: Option<u32>, first: u32) -> Vec<NewPart> {
     let capabilities = adapter.map(AdapterHandle::capabilities);
     let mut text = capabilities.as_ref().map_or_else(TextLimit::default, |can| can.text.clone());
@@ -35,8 +34,8 @@ pub async fn render(adapter: Option<&AdapterHandle>, markdown: &str, limit: Opti
     number(parts, first)
 }
 
-/// Whether a text becomes one part for an adapter that can do this. Of a dialect that only
-/// the adapter knows, whose marks may take any room, half the limit counts.
+/// Returns whether a text becomes one part for an adapter with these capabilities. If only the adapter knows the
+/// dialect, its markup may need more room, so half the limit applies.
 pub fn is_one_part(markdown: &str, can: &Capabilities) -> bool {
     let mut text = can.text.clone();
     if renders_itself(can) {
@@ -45,12 +44,12 @@ pub fn is_one_part(markdown: &str, can: &Capabilities) -> bool {
     render_here(markdown, &text).len() <= 1
 }
 
-/// Whether the text is written in a dialect that only the adapter knows.
+/// Returns whether only the adapter knows the dialect of its text.
 fn renders_itself(can: &Capabilities) -> bool {
     can.render && known(&can.text.dialect).is_none()
 }
 
-/// How the host writes a dialect. `None`: only the adapter knows it.
+/// Returns the host's form of a dialect. `None`: only the adapter knows it.
 fn known(dialect: &Dialect) -> Option<(MarkupDialect, Format)> {
     match dialect {
         Dialect::Plain => Some((MarkupDialect::Plain, Format::Plain)),
@@ -86,7 +85,7 @@ async fn render_there(adapter: &AdapterHandle, markdown: &str, limit: u32) -> Op
     }
 }
 
-/// The text of a part as a platform of this dialect counts it: HTML is taken out of it before.
+/// Returns the text of a part as a platform of this dialect counts it: without HTML.
 pub fn counted<'p>(part: &'p NewPart, dialect: &Dialect) -> &'p str {
     match dialect {
         Dialect::Telegram => &part.source,
@@ -99,12 +98,12 @@ fn render_here(markdown: &str, text: &TextLimit) -> Vec<NewPart> {
     let limit = Limit { max: text.limit, unit: unit(&text.unit) };
     let mut parts = hermes_markup::render(markdown, dialect, limit);
     if parts.len() > 1 && text.limit > MARKED_LIMIT_MIN {
-        // Where it is split anyway, each part leaves room for what may have to be said before it.
+        // A text of several parts leaves room in each for the marks before it.
         parts = hermes_markup::render(markdown, dialect, Limit { max: text.limit - MARKS_ROOM, ..limit });
     }
     parts.truncate(PARTS_MAX);
     if let ([part], MarkupDialect::CommonMark) = (&mut parts[..], dialect) {
-        // It is the language of the house: what fits is said as it was written, without a mark more.
+        // House markdown is sent as it was written if it fits, without additional markup.
         let written = markdown.trim_end().trim_start_matches(['\r', '\n']);
         if limit.max == 0 || measure(written, limit.unit) <= limit.max as usize {
             written.clone_into(&mut part.text);
@@ -113,7 +112,7 @@ fn render_here(markdown: &str, text: &TextLimit) -> Vec<NewPart> {
     parts.into_iter().map(|part| new_part(part.text, format.clone(), part.source)).collect()
 }
 
-/// The unit that a platform counts in.
+/// Returns the unit in which a platform counts.
 pub fn unit(unit: &TextUnit) -> Unit {
     match unit {
         TextUnit::Utf16 => Unit::Utf16,
@@ -131,7 +130,7 @@ fn new_part(text: String, format: Format, source: String) -> NewPart {
 
 fn number(mut parts: Vec<NewPart>, first: u32) -> Vec<NewPart> {
     if parts.is_empty() {
-        // Markup that shows nothing is still owed as what was written: an empty delivery would never settle.
+        // Markup without visible text still becomes a part: an empty delivery would never settle.
         parts.push(new_part("(empty)".to_owned(), Format::Plain, "(empty)".to_owned()));
     }
     for (part, n) in parts.iter_mut().zip(first..) {

@@ -1,8 +1,7 @@
-//! When a conversation begins anew by itself.
+//! The rules that start a new conversation by themselves.
 //!
-//! A rule is turned into the two moments that matter now; whoever was last used
-//! before one of them is over. So a sweep judges many conversations at the price of
-//! two comparisons each.
+//! A rule is converted into two points in time; a conversation that was last used before one of them ends. So a sweep
+//! checks many conversations with two comparisons each.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -10,23 +9,25 @@ use jiff::tz::TimeZone;
 
 use crate::config::{ResetConfig, ResetMode};
 
-/// Why a conversation was reset after a silence.
+/// The reason of a reset after inactivity.
 const IDLE: &str = "idle";
 
-/// Why a conversation was reset by the hour.
+/// The reason of a reset at a fixed hour.
 const DAILY: &str = "daily";
 
-/// What a rule says at one moment.
+/// A rule, evaluated at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Last used at or before this: silent for too long.
+    /// A conversation that was last used at or before this time was inactive for too long, in milliseconds since the
+    /// Unix epoch.
     idle_ms: Option<i64>,
-    /// Last used before this: the hour has struck since.
+    /// A conversation that was last used before this time has passed the daily hour since, in milliseconds since the
+    /// Unix epoch.
     struck_ms: Option<i64>,
 }
 
 impl Limits {
-    /// What `rule` says at `now_ms`.
+    /// Evaluates `rule` at `now_ms`.
     pub fn at(rule: &ResetConfig, now_ms: i64) -> Self {
         let (idle, daily) = match rule.mode {
             ResetMode::None => (false, false),
@@ -41,7 +42,7 @@ impl Limits {
         }
     }
 
-    /// Returns why a conversation that was last used at `used_ms` begins anew, if it does.
+    /// Returns the reason for which a conversation that was last used at `used_ms` is reset; `None`: it continues.
     pub fn due(self, used_ms: i64) -> Option<&'static str> {
         if self.idle_ms.is_some_and(|limit_ms| used_ms <= limit_ms) {
             return Some(IDLE);
@@ -50,12 +51,12 @@ impl Limits {
     }
 }
 
-/// Returns the rule that ended a session, where one did: its stored word, as this module spells it.
+/// Returns the rule that ended a session, by its stored word; `None`: no rule ended it.
 pub fn rule_of(end_reason: &str) -> Option<&'static str> {
     [IDLE, DAILY].into_iter().find(|reason| *reason == end_reason)
 }
 
-/// What the chat is told.
+/// Returns the notice for the chat.
 pub fn notice(reason: &str) -> &'static str {
     match reason {
         DAILY => "A new day, a new conversation: the former one is kept, and `/sessions` shows it.",
@@ -65,7 +66,7 @@ pub fn notice(reason: &str) -> &'static str {
     }
 }
 
-/// What the model is told in the first turn of the conversation that follows.
+/// Returns the note for the model in the first turn of the next conversation.
 pub fn note(reason: &str) -> &'static str {
     match reason {
         DAILY => {
@@ -79,9 +80,9 @@ pub fn note(reason: &str) -> &'static str {
     }
 }
 
-/// When that hour last struck; `None` where the time cannot be told, which resets nothing.
+/// Returns the last time at which this hour began; `None`: the time cannot be determined, which resets nothing.
 ///
-/// An hour that a day skips strikes when the gap ends, one that comes twice strikes the first time.
+/// An hour that a day skips begins at the end of the gap; an hour that occurs twice begins the first time.
 fn last_strike(hour: u8, now_ms: i64, zone: &TimeZone) -> Option<i64> {
     let now = Timestamp::from_millisecond(now_ms).ok()?;
     let strike = |day: Date| {

@@ -1,9 +1,7 @@
-//! What adapters may ask of the host: events, small values, files, and the sessions of
-//! their senders.
+//! The requests of adapters to the host: events, small values, files, and the sessions of their senders.
 //!
-//! Nothing here trusts the asking adapter further than its own instance: values are
-//! kept per instance, turns are found by events of that instance, and sessions are
-//! shown to a sender who is admitted there and owns them.
+//! An adapter is trusted only for its own instance: values are kept per instance, turns are found by events of that
+//! instance, and a session is shown only to a sender who is admitted there and owns it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,19 +25,19 @@ use crate::plugins::{AdapterHandle, HostServices};
 use crate::status::human::one_line;
 use crate::store::{Change, CommandTx, NewFork, NewSession, RouteRow, SessionFilter, SessionRow, StoreError};
 
-/// The owner of what the operator began, through whatever instance.
+/// The owner of the operator's sessions, on every instance.
 pub const OPERATOR: &str = "operator";
 
 /// The longest name of a kept value, in bytes.
 const KV_KEY_BYTES_MAX: usize = 256;
 
-/// What an answer shows of a chat's name, in characters.
+/// The longest name of a chat in an answer, in characters.
 const CHAT_NAME_CHARS_MAX: usize = 64;
 
 /// Rows of one listing.
 const ROWS_MAX: u32 = 200;
 
-/// Answers the calls of all adapters.
+/// The handler of the calls of all adapters.
 pub struct Services {
     shared: Arc<Shared>,
 }
@@ -52,7 +50,7 @@ struct Shared {
 type Answer = Result<Vec<u8>, CallError>;
 
 impl Services {
-    /// Services that work on `host`. To be made inside its runtime.
+    /// Creates the services of `host`. Must be called inside its runtime.
     pub fn new(host: Arc<Host>) -> Self {
         let ingress = Ingress::new(Arc::clone(&host));
         Self { shared: Arc::new(Shared { host, ingress }) }
@@ -62,7 +60,7 @@ impl Services {
 impl HostServices for Services {
     fn call(&self, from: &AdapterHandle, method: &str, payload: Vec<u8>) -> BoxFuture<'static, Answer> {
         if method == host_method::EMIT {
-            // Put in line here and now, so that events keep the order in which they were handed over.
+            // Queued in this call, so that events keep the order of the calls.
             let taken = self.shared.ingress.give(from.instance(), payload);
             return Box::pin(async move {
                 let gone = || CallError::new("unavailable", "the host is stopping");
@@ -161,7 +159,7 @@ impl Shared {
         }
     }
 
-    /// Asks every lane for the turn of an event; the one that has it answers.
+    /// Asks every lane for the turn of an event; the lane of the turn answers.
     async fn ask_lanes(&self, instance: &Arc<str>, inbox: i64, wish: TurnWish) -> Option<&'static str> {
         let (reply, mut answer) = mpsc::channel(1);
         let instance = Arc::clone(instance);
@@ -187,27 +185,27 @@ impl Shared {
         write(&session_json(&row, &self.led(from).await))
     }
 
-    /// Which chats of the asking instance go on in which session.
+    /// Returns the chats of the asking instance, by the session that continues in them.
     async fn led(&self, from: &AdapterHandle) -> Led {
         let (reply, led) = oneshot::channel();
         let instance = Arc::clone(from.instance());
         self.host.tell(HostEvent::control(Control::Led { instance, reply })).await;
         let mut chats = Led::new();
-        // Without the dispatcher the host ends, and nothing goes on anywhere.
+        // Without the dispatcher the host ends, and no session has a chat.
         for (session, chat) in led.await.unwrap_or_default() {
             chats.entry(session).or_default().push(chat);
         }
         chats
     }
 
-    /// Writes a session that was just made.
+    /// Writes a new session as JSON.
     async fn write_session(&self, from: &AdapterHandle, id: &SessionId) -> Answer {
         let row = self.host.store.session(id).await.map_err(unavailable)?;
         let led = self.led(from).await;
         write(&row.map_or(Value::Null, |row| session_json(&row, &led)))
     }
 
-    /// The commands of everybody's menu, or those that one sender may run in a direct message.
+    /// Lists the commands of the common menu, or those that one sender may run in a direct message.
     fn commands_list(&self, from: &AdapterHandle, call: ListCommands) -> Answer {
         let live = self.host.live();
         let Some(sender) = call.sender else { return write(&commands::menu(&live.gates)) };
@@ -311,11 +309,11 @@ impl Shared {
         nothing()
     }
 
-    /// Why a session must not be deleted from one conversation of an adapter: another chat goes on in it.
+    /// Returns the reason for which an adapter must not delete a session: another chat uses it.
     async fn goes_on_elsewhere(&self, from: &AdapterHandle, session: &SessionId) -> Option<String> {
         let (reply, places) = oneshot::channel();
         self.host.tell(HostEvent::control(Control::Places { session: session.clone(), reply })).await;
-        // Without the dispatcher the host ends, and nothing goes on anywhere.
+        // Without the dispatcher the host ends, and no session has a chat.
         let mut places = places.await.unwrap_or_default();
         if let Some(own) = places.iter().position(|(instance, _)| **instance == **from.instance()) {
             places.swap_remove(own);
@@ -335,7 +333,7 @@ impl Shared {
         write(&self.host.store.search_owned(&call.query, Some(&owner), limit).await.map_err(refused)?)
     }
 
-    /// The owner that a sender is, if they are admitted on this instance.
+    /// Returns the owner name of a sender who is admitted on this instance.
     fn owner(&self, from: &AdapterHandle, sender: &Sender) -> Result<String, CallError> {
         match (self.tier(from, &Chat::dm(sender.id.clone()), sender), participant(sender)) {
             (Some(Tier::Operator), _) => Ok(OPERATOR.to_owned()),
@@ -344,13 +342,13 @@ impl Shared {
         }
     }
 
-    /// What a sender may do on this instance, if they are admitted.
+    /// Returns the tier of a sender; `None`: the sender is not admitted on this instance.
     fn tier(&self, from: &AdapterHandle, chat: &Chat, sender: &Sender) -> Option<Tier> {
         let trust = Trust::of(from.trusted(), &from.capabilities());
         self.host.live().access.tier_of(from.instance(), chat, sender, &self.host.grants(), trust)
     }
 
-    /// A session that a sender owns. One that is another's does not exist for them.
+    /// Returns a session that a sender owns. A session of another owner counts as missing.
     async fn owned(&self, from: &AdapterHandle, call: &OneSession) -> Result<SessionRow, CallError> {
         let owner = self.owner(from, &call.sender)?;
         let id = SessionId(call.session_id.clone());
@@ -417,7 +415,7 @@ struct RenameSession {
     #[serde(flatten)]
     of: OneSession,
     title: String,
-    /// Whether a title that is taken gets a number; else it is refused.
+    /// Whether a duplicate title gets a number; otherwise it is refused.
     #[serde(default)]
     numbered: bool,
 }
@@ -427,7 +425,7 @@ struct ListCommands {
     sender: Option<Sender>,
 }
 
-/// Chats by the session in which they go on.
+/// Chats by the session that continues in them.
 type Led = BTreeMap<SessionId, Vec<Chat>>;
 
 #[derive(Deserialize)]

@@ -1,9 +1,8 @@
-//! Where a text goes that nobody asked for: from the words of a person to a chat.
+//! The targets of unrequested messages: from the text of a person to a chat.
 //!
-//! The grammar is [`hermes_core::delivery::Target`]. What stands behind an instance is read
-//! by its adapter where it can read its own ids (`ResolveTarget`), else looked up among the
-//! chats that are known. What nobody knows is an error that offers what is near, never
-//! somewhere else.
+//! The grammar is [`hermes_core::delivery::Target`]. The adapter resolves the text after the instance if it can read
+//! its own ids (`ResolveTarget`); otherwise the known chats are searched. An unknown target is an error that suggests
+//! similar ones, and never another chat.
 
 use std::fmt::Write as _;
 
@@ -18,10 +17,10 @@ use crate::host::Host;
 use crate::plugins::AdapterHandle;
 use crate::store::{Change, CommandTx, KnownChat};
 
-/// Chats that an adapter may list at once; the rest is left out.
+/// Chats that an adapter may list at once; further ones are ignored.
 const LISTED_MAX: usize = 2_000;
 
-/// A place that can be written to.
+/// A chat that can be written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The instance.
@@ -30,20 +29,20 @@ pub struct Address {
     pub chat: Chat,
 }
 
-/// Where a target leads.
+/// The destination of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// It stays on this machine.
+    /// The text stays on this machine.
     Local,
-    /// To a chat.
+    /// A chat.
     Chat(Address),
 }
 
-/// Reads a target as somebody wrote it; `origin` is where they wrote it, if in a chat.
+/// Resolves a target as a person wrote it; `origin` is the chat in which it was written, if any.
 ///
 /// # Errors
 ///
-/// One sentence: what is near, or what to configure.
+/// One sentence with similar targets, or with the setting to change.
 pub async fn resolve(host: &Host, target: &str, origin: Option<&Address>) -> Result<Destination, String> {
     let target: Target = target.parse().map_err(|error: hermes_core::delivery::TargetError| error.to_string())?;
     let (instance, chat) = match target {
@@ -73,7 +72,7 @@ pub async fn resolve(host: &Host, target: &str, origin: Option<&Address>) -> Res
     Ok(Destination::Chat(address))
 }
 
-/// Whether somebody may be there to take what nobody waits for.
+/// Returns an error if an unrequested message has no recipient there.
 fn can_be_told(host: &Host, Address { instance, chat }: &Address) -> Result<(), String> {
     let only_answers = host.adapter(instance).is_some_and(|adapter| !adapter.delivers_later(&chat.id));
     match only_answers {
@@ -84,7 +83,7 @@ fn can_be_told(host: &Host, Address { instance, chat }: &Address) -> Result<(), 
     }
 }
 
-/// What the configuration calls the home channel of an instance, read by its adapter.
+/// Resolves the home channel of the configuration with its adapter.
 ///
 /// # Errors
 ///
@@ -100,7 +99,7 @@ pub async fn configured_home(host: &Host, adapter: &AdapterHandle, home: &HomeCh
     Ok(chat)
 }
 
-/// Asks an adapter for the chats it knows and keeps them, so that they can be named.
+/// Asks an adapter for the chats that it knows and stores them, so that they can be named.
 pub async fn learn(host: &Host, adapter: &AdapterHandle) {
     if !adapter.capabilities().chat_info {
         return;
@@ -116,7 +115,7 @@ pub async fn learn(host: &Host, adapter: &AdapterHandle) {
             return;
         }
     };
-    // Seen by nobody here: they never push out a chat that spoke.
+    // A listed chat counts as never seen, so it never displaces a chat that sent events.
     let saw = |chat| Change::SawChat { instance: adapter.instance().to_string(), chat, seen_ms: 0 };
     let changes = chats.into_iter().filter(|chat| !chat.id.is_empty()).take(LISTED_MAX).map(saw).collect();
     let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: host.now_ms() };
@@ -129,7 +128,7 @@ fn adapter(host: &Host, instance: &str) -> Result<AdapterHandle, String> {
     host.adapter(instance).ok_or_else(|| no_instance(host, instance))
 }
 
-/// There is no such instance: what is near, else what there is.
+/// Describes an unknown instance, with a similar one or with all of them.
 pub(crate) fn no_instance(host: &Host, instance: &str) -> String {
     let names: Vec<String> = host
         .adapters()
@@ -145,7 +144,7 @@ pub(crate) fn no_instance(host: &Host, instance: &str) -> String {
     }
 }
 
-/// The home channel of an instance.
+/// Returns the home channel of an instance.
 ///
 /// # Errors
 ///
@@ -162,7 +161,7 @@ pub(crate) async fn home(host: &Host, adapter: &AdapterHandle) -> Result<Chat, S
     }
 }
 
-/// What to do about a home channel that is missing.
+/// Describes the setting of a missing home channel.
 pub fn no_home(adapter: &AdapterHandle) -> String {
     let instance = adapter.instance();
     let manifest = adapter.manifest();
@@ -176,7 +175,7 @@ pub fn no_home(adapter: &AdapterHandle) -> String {
     )
 }
 
-/// The chat that goes by a name.
+/// Finds the chat of a name.
 async fn named(host: &Host, adapter: &AdapterHandle, name: &str) -> Result<Chat, String> {
     let instance = adapter.instance();
     let mut found = among(host, adapter, name).await;
@@ -212,8 +211,8 @@ async fn among(host: &Host, adapter: &AdapterHandle, name: &str) -> Named<Chat> 
     )
 }
 
-/// The chat that somebody names behind the colon of a target, where it is known to be one: a conversation is led there,
-/// so it has to be called what its messages call it.
+/// Finds the chat that a person names after the colon of a target, if it is known to exist. A conversation will be
+/// bound to it, so its id must equal the id in its messages.
 ///
 /// # Errors
 ///
@@ -234,27 +233,27 @@ pub(crate) async fn known_place(host: &Host, adapter: &AdapterHandle, place: &st
     }
 }
 
-/// What became of an id.
+/// The result of resolving an id.
 enum Read {
-    /// It is this chat.
+    /// The chat of the id.
     Chat(Box<Chat>),
-    /// The adapter reads no ids, and nobody knows this one.
+    /// The adapter resolves no ids, and no known chat has this one.
     Unread,
-    /// There is no such chat.
+    /// The chat does not exist.
     Unknown(String),
 }
 
-/// The chat of an id: the adapter's own reading of it, else one that is known, else the id as it stands.
+/// Returns the chat of an id: resolved by the adapter, or a known chat, or the id as written.
 async fn placed(host: &Host, adapter: &AdapterHandle, place: &str) -> Result<Chat, String> {
     match read(host, adapter, place).await {
         Read::Chat(chat) => Ok(*chat),
         Read::Unknown(words) => Err(words),
-        // The platform says whether there is such a chat.
+        // The platform finds out whether the chat exists.
         Read::Unread => Ok(literal(Some(adapter), place)),
     }
 }
 
-/// The chat of an id that nobody has read: the id as it stands, and what may be a thread.
+/// Returns the chat of an unresolved id: the id as written, and a thread if one may follow.
 pub(crate) fn literal(adapter: Option<&AdapterHandle>, place: &str) -> Chat {
     let has_threads = adapter.is_some_and(|adapter| adapter.capabilities().threads);
     let cut = place.rsplit_once(':').filter(|(id, thread)| has_threads && !id.is_empty() && !thread.is_empty());
@@ -283,7 +282,7 @@ async fn read(host: &Host, adapter: &AdapterHandle, place: &str) -> Read {
     Read::Unknown(unknown(host, adapter, place, &near, answer).await)
 }
 
-/// A known chat of this id, in this thread.
+/// Returns a known chat of this id, in this thread.
 fn spoken(known: &[KnownChat], id: &str, thread: Option<&str>) -> Option<Chat> {
     let of_id = || known.iter().map(|known| &known.chat).filter(|chat| chat.id == id);
     let mut chat = of_id().find(|chat| chat.thread.as_deref() == thread).or_else(|| of_id().next())?.clone();
@@ -294,7 +293,7 @@ fn spoken(known: &[KnownChat], id: &str, thread: Option<&str>) -> Option<Chat> {
     Some(chat)
 }
 
-/// An answer of `ResolveTarget`; `None`: the adapter has none.
+/// An answer of `ResolveTarget`; `None`: the adapter does not support it.
 type Asked = Option<Result<Option<Chat>, CallError>>;
 
 async fn ask(adapter: &AdapterHandle, place: &str) -> Asked {
@@ -308,7 +307,7 @@ async fn ask(adapter: &AdapterHandle, place: &str) -> Asked {
     }))
 }
 
-/// Nobody knows this chat: what is near, else what there is.
+/// Describes an unknown chat, with similar ones or with all of them.
 async fn unknown(host: &Host, adapter: &AdapterHandle, place: &str, near: &str, answer: Asked) -> String {
     let instance = adapter.instance();
     let mut words = format!("{instance} knows no chat {place:?}");
@@ -349,7 +348,7 @@ fn id(instance: &str, chat: &Chat) -> String {
     }
 }
 
-/// Every chat that is known of an instance: those that spoke, then those that were listed.
+/// Returns every known chat of an instance: first those that sent events, then those that were listed.
 async fn known(host: &Host, instance: &str) -> Vec<KnownChat> {
     let mut known = host.store.known_chats(instance).await.unwrap_or_else(|error| {
         tracing::warn!(instance, %error, "the known chats cannot be read");

@@ -1,18 +1,18 @@
-//! `logs/tool_calls.log` of the home folder: which tools were used, for whoever chose to
-//! have it written down instead of shown. Two files at most, the older one `.1`.
+//! `logs/tool_calls.log` of the home folder: the tool calls of conversations that log them instead of showing them. Two
+//! files at most, the older one `.1`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use hermes_core::ids::SessionId;
 
-/// How large the file becomes before it is set aside, in bytes.
+/// Size at which the file is rotated, in bytes.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
-/// Characters of one line at most.
+/// The longest line, in characters.
 const LINE_CHARS_MAX: usize = 2_000;
 
-/// Writes down that a tool is used; never waits. What cannot be written is told in the log of the host.
+/// Logs a tool call without waiting. A failure is reported in the log of the host.
 pub fn write(home: &Path, session: &SessionId, now_ms: i64, tool: &str, with: &str) {
     let path = home.join("logs").join("tool_calls.log");
     let at = jiff::Timestamp::from_millisecond(now_ms).unwrap_or_default();

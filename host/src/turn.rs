@@ -1,5 +1,4 @@
-//! What the end of a turn means: for the transcript, for the chat, for whoever
-//! looks on. One function, no state.
+//! The result of a turn: for the transcript, for the chat, and for observers. One function, no state.
 
 use std::borrow::Cow;
 
@@ -11,54 +10,54 @@ use serde_json::Value;
 use crate::live::Live;
 use crate::store::TurnEnd;
 
-/// What a chat hears about a turn that will not be resumed.
+/// The notice about a turn that will not be resumed.
 pub const GIVEN_UP: &str =
     "Your last message was interrupted by a restart and could not be finished. Please send it again.";
 
-/// What a chat hears when the agent said nothing at all.
+/// The notice about a turn without any output.
 const EMPTY: &str = "The agent finished without an answer. Try it again or ask differently.";
 
-/// What a chat hears about a turn that nobody heard of for too long.
+/// The notice about a turn that was inactive for too long.
 const INACTIVE: &str =
     "The agent was silent for too long, so its turn was ended. Your conversation is intact; try it again.";
 
-/// What stands behind a text that was cut.
+/// The mark after a text that was cut.
 const CUT: &str = "\n\n(the rest was cut)";
 
-/// The mark behind an answer that ended because the model's room was used up.
+/// The mark after an answer that reached the model's length limit.
 pub const USED_UP: &str = "\n\n(The answer ends here because it reached the model's length limit.)";
 
-/// Why a turn ended.
+/// The cause of the end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The runtime was done.
+    /// The runtime finished.
     Itself,
-    /// Somebody stopped it.
+    /// A user stopped it.
     Stopped,
-    /// What came after it is answered instead.
+    /// A later message is answered instead.
     Interrupted,
-    /// It was silent for too long.
+    /// The turn was inactive for too long.
     Inactive,
 }
 
-/// What follows from the end of a turn.
+/// The consequences of the end of a turn.
 #[derive(Debug)]
 pub struct Conclusion {
-    /// How it ended.
+    /// The kind of the end.
     pub end: TurnEnd,
-    /// Why it failed, for the log and the row.
+    /// The error, for the log and the row.
     pub error: Option<String>,
-    /// What the transcript gains besides the question.
+    /// The new messages of the transcript after the input.
     pub messages: Vec<Message>,
-    /// What the chat is told.
+    /// The text for the chat.
     pub says: Option<String>,
-    /// The model that answered; empty when none did.
+    /// The model that answered; empty: none did.
     pub model: String,
-    /// What it cost.
+    /// The usage of the turn.
     pub usage: Usage,
     /// The runtime's own continuity data.
     pub state: Option<Value>,
-    /// How it ends for whoever looks on.
+    /// The last event for observers.
     pub last: TurnEvent,
 }
 
@@ -89,7 +88,8 @@ pub fn conclude(outcome: TurnOutcome, cause: Cause, live: &Live) -> Conclusion {
             Conclusion {
                 end: TurnEnd::Failed,
                 error: Some(live.masker.mask(format!("{}: {}", failure.code, failure.detail)).into_owned()),
-                // A half answer would make the next turn worse than none; that there was none has to be known.
+                // A half answer would harm the next turn more than none; the model has to know that there was no
+                // answer.
                 messages: vec![Message::assistant(format!("(no answer: the turn failed with {})", failure.code))],
                 says: Some(sentence),
                 model: String::new(),
@@ -128,7 +128,7 @@ fn interrupted(text: &str, cause: Cause, live: &Live) -> Conclusion {
     }
 }
 
-/// What may leave the host: no control sequences, no secrets, bounded.
+/// Prepares a text for output: no control sequences, no secrets, bounded.
 fn clean(text: &str, live: &Live) -> String {
     cut(live.masker.mask(strip_control(text)).into_owned(), live.config.limits.reply_bytes_max)
 }

@@ -1,20 +1,17 @@
-//! Wakes a session: what the host itself says to an agent when something that outlives a
-//! turn has news.
+//! Wake-ups: events by which the host itself reports news of background work to the agent of a session.
 //!
-//! * It is an event of the inbox like any other, written before anything else happens; its
-//!   id is unique, so it is written once. It has its own constructor
-//!   ([`HostCause::Task`](hermes_core::access::HostCause)), and nobody's words can become one:
-//!   the row names the session, and only the host writes such rows.
-//! * It goes to the session that asked, in the chat where that session is by now. It waits
-//!   behind a turn that runs there, behind a handoff, and while the adapter is away. What
-//!   waits or comes within a moment is answered by one turn. It ends no turn and answers no question.
-//! * Where that session is over (`/new`, `/resume` of another one, a rule, deleted), its
-//!   chat is told in a plain notice. So it is where the session was woken again and again and
-//!   nobody wrote to it: a person's next message lets it be woken again.
-//! * What a turn beside a conversation left behind wakes that conversation.
+//! * A wake-up is an event of the inbox, written before any other effect; its id is unique, so it is written once. It
+//!   has its own constructor ([`HostCause::Task`](hermes_core::access::HostCause)), and no message can become one: the
+//!   row names the session, and only the host writes such rows.
+//! * It goes to the session that started the work, in the session's current chat. It waits for the end of a running
+//!   turn, for the end of a handoff, and for the adapter's link. One turn answers all wake-ups that wait or arrive
+//!   within a moment. A wake-up ends no turn and answers no question.
+//! * If the session is over (`/new`, `/resume` of another one, a rule, deleted), its chat gets a plain notice. The same
+//!   applies to a session that was woken too often in a row without a message of a user; the next message permits
+//!   wake-ups again.
+//! * The work of a background turn wakes the conversation of that turn.
 //!
-//! Read on: `dispatcher/wakes.rs` for where a session is, `lane/wakes.rs` for whether it is
-//! still there.
+//! Read on: `dispatcher/wakes.rs` finds the chat of a session, `lane/wakes.rs` checks that the session still exists.
 
 use std::sync::Arc;
 
@@ -32,39 +29,39 @@ use crate::store::{InboxRow, Lineage, NewInbox, NewWake, SessionRow, StoreError}
 use crate::tasks;
 use crate::tools;
 
-/// What one wake-up says, in bytes.
+/// The longest text of one wake-up, in bytes.
 pub const WAKE_BYTES_MAX: usize = 32 << 10;
 
-/// Turns to which a session is woken in a row while nobody writes to it. What runs may make more that runs, so
-/// something has to end it; one process that prints is told of less often.
+/// Turns in a row that wake-ups may start in a session without a message of a user. Background work may start further
+/// background work, so something has to end the chain; one process that prints causes fewer wake-ups.
 pub const WOKEN_IN_A_ROW_MAX: u32 = 30;
 
-/// Who says it where nobody asked: nobody on any platform.
+/// The sender of a wake-up without a requester; no platform has such an account.
 const NOBODY: &str = "system:wake";
 
-/// What stands before it, so that the agent takes it for nobody's words.
+/// The beginning of the text, so that the agent does not take it for the message of a user.
 const FROM_THE_HOST: &str = "[From the host, said by nobody: something that you left running has news. Tell whoever \
      you talk to what it means for them, or go on with what waited for it.]";
 
-/// What is to wake a session.
+/// The content of a wake-up.
 #[derive(Clone, Debug)]
 pub struct Wake {
-    /// Unique for ever; the same id wakes once.
+    /// The id, unique forever; the same id wakes once.
     pub id: String,
-    /// The session that asked.
+    /// The session that started the work.
     pub session: SessionId,
-    /// The instance over which it asked.
+    /// The instance of the request.
     pub instance: String,
-    /// The chat, with its thread, in which it asked.
+    /// The chat of the request, with its thread.
     pub chat: Chat,
-    /// Who asked there, where that is known: their approvals and what they own stay theirs.
+    /// The requester, if known: the turn has the requester's approvals and ownership.
     pub sender: Option<Sender>,
-    /// What happened, for the agent.
+    /// The event, for the agent.
     pub text: String,
 }
 
 impl Wake {
-    /// The row of the inbox that it becomes; for whoever writes it together with what caused it.
+    /// Builds the inbox row, for a caller that writes it together with its cause.
     pub fn row(&self, host: &Host) -> NewWake {
         let now_ms = host.now_ms();
         let text = bounded(&host.live().masker.mask(self.text.as_str()), WAKE_BYTES_MAX);
@@ -89,7 +86,7 @@ impl Wake {
 ///
 /// # Errors
 ///
-/// When it could not be committed; nobody is woken then.
+/// When the commit failed; no session is woken then.
 pub async fn wake(host: &Arc<Host>, wake: Wake) -> Result<bool, StoreError> {
     let new = wake.row(host);
     let inbox = host.store.wake(new.clone()).await?;
@@ -99,7 +96,7 @@ pub async fn wake(host: &Arc<Host>, wake: Wake) -> Result<bool, StoreError> {
     Ok(inbox.is_some())
 }
 
-/// What wakes a session is committed: the dispatcher hears of it.
+/// Hands a committed wake-up to the dispatcher.
 pub async fn written(host: &Arc<Host>, inbox: InboxId, wake: NewWake) {
     let NewWake { session, event: NewInbox { instance, event, .. }, input } = wake;
     let Ok(event) = serde_json::from_str(&event) else { return };
@@ -107,15 +104,15 @@ pub async fn written(host: &Arc<Host>, inbox: InboxId, wake: NewWake) {
     host.tell(HostEvent::Watch(WatchNews::Woken(Box::new(woken)))).await;
 }
 
-/// What is committed is still to wake its session.
+/// Hands a stored wake-up to the dispatcher.
 pub(crate) async fn due(host: &Arc<Host>, row: InboxRow, event: Event) {
     let InboxRow { id: inbox, instance, input: Some(input), wakes: Some(session), .. } = row else { return };
     let woken = Woken { inbox, session, instance: Arc::from(instance), event, input };
     host.tell(HostEvent::Watch(WatchNews::Woken(Box::new(woken)))).await;
 }
 
-/// Takes up what an earlier life of the host left in the background. What nobody takes up is told to its session:
-/// nobody knows what became of it. Called once, behind the recovery.
+/// Takes over the background work of an earlier run. If nothing takes a job over, its session is notified that its
+/// outcome is unknown. Called once, after the recovery.
 pub async fn take_up(host: &Arc<Host>) {
     let known = host.runtime.take_up().await;
     let lost = match host.store.take_up_watches(host.epoch, known).await {
@@ -131,7 +128,7 @@ pub async fn take_up(host: &Arc<Host>) {
     }
 }
 
-/// Reads what waits in the inbox and hands it to the dispatcher. What has a lane already is known there.
+/// Reads the waiting wake-ups of the inbox and hands them to the dispatcher. Those of a lane are skipped there.
 pub(crate) async fn again(host: Arc<Host>) {
     let mut after = InboxId(0);
     loop {
@@ -155,29 +152,29 @@ pub(crate) async fn again(host: Arc<Host>) {
     }
 }
 
-/// The conversation beside which a session stands that no chat is in; `None`: it is one by itself. Nobody can answer
-/// what a session beside another one says once its turn is over.
+/// Returns the conversation of a background session without a chat; `None`: the session is a conversation itself.
+/// Nobody can answer a message of a background session once its turn is over.
 pub(crate) async fn beside(host: &Host, session: &SessionRow) -> Option<SessionId> {
     let parent = session.parent.clone().filter(|_| session.lineage == Some(Lineage::Aside))?;
     let (reply, places) = oneshot::channel();
     host.tell(HostEvent::control(Control::Places { session: session.id.clone(), reply })).await;
-    // Without the dispatcher the host ends, and nobody is woken.
+    // Without the dispatcher the host ends, and no session is woken.
     places.await.is_ok_and(|places| places.is_empty()).then_some(parent)
 }
 
-/// Nobody on any platform.
+/// Returns the sender of wake-ups without a requester.
 pub(crate) fn nobody() -> Sender {
     Sender::new(NOBODY).named("Host")
 }
 
-/// Whether whoever asked to be told there may not even speak there any more.
+/// Returns whether the subscriber has no access to the chat any more.
 pub(crate) fn is_shut_out(host: &Host, instance: &str, chat: &Chat, sender: &Sender) -> bool {
     let adapter = host.adapter(instance);
     let trust = adapter.map_or(Trust::None, |adapter| Trust::of(adapter.trusted(), &adapter.capabilities()));
     !is_nobody(sender) && host.live().access.shuts_out(instance, chat, sender, &host.grants(), trust)
 }
 
-/// Whether that is nobody.
+/// Returns whether the sender is that of wake-ups without a requester.
 pub(crate) fn is_nobody(sender: &Sender) -> bool {
     sender.id == NOBODY
 }

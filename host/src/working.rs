@@ -1,4 +1,4 @@
-//! What the agent is doing at this moment, for whoever asks. Nothing is decided by it.
+//! The running turns of the agent, for display. No decision depends on them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,37 +6,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hermes_core::ids::{InboxId, SessionId, TurnId};
 use hermes_protocol::Chat;
 
-/// What is shown of the words that a turn answers, in characters.
+/// The longest beginning of the answered text, in characters.
 const ASKED_CHARS_MAX: usize = 60;
 
-/// A turn that runs.
+/// A running turn.
 #[derive(Clone, Debug)]
 pub struct Work {
     /// The turn.
     pub turn: TurnId,
     /// Its session.
     pub session: SessionId,
-    /// The chat in which it was asked.
+    /// The chat of the request.
     pub chat: Chat,
     /// The instance of the event that it answers.
     pub instance: Arc<str>,
     /// That event.
     pub inbox: InboxId,
-    /// Who asked.
+    /// The owner of the request.
     pub owner: Option<String>,
-    /// The beginning of what was asked, on one line.
+    /// The beginning of the request, on one line.
     pub asked: String,
-    /// When it started.
+    /// Start time, in milliseconds since the Unix epoch.
     pub since_ms: i64,
-    /// Whether it runs beside a conversation.
+    /// Whether the turn runs in the background.
     pub aside: bool,
 }
 
-/// Every turn that runs.
+/// The list of running turns.
 #[derive(Clone, Debug, Default)]
 pub struct Working(Arc<Mutex<BTreeMap<TurnId, Work>>>);
 
-/// A turn that is listed until this is dropped.
+/// A listed turn, until this is dropped.
 #[derive(Debug)]
 pub struct Listed {
     working: Working,
@@ -51,12 +51,12 @@ impl Working {
         Listed { working: self.clone(), turn }
     }
 
-    /// Returns the turns that somebody asked for, oldest first.
+    /// Returns the turns of an owner, oldest first.
     pub fn of(&self, owner: Option<&str>) -> Vec<Work> {
         self.locked(|turns| turns.values().filter(|work| work.owner.as_deref() == owner).cloned().collect())
     }
 
-    /// Returns the turn that runs in a session.
+    /// Returns the running turn of a session.
     pub fn in_session(&self, session: &SessionId) -> Option<Work> {
         self.locked(|turns| turns.values().find(|work| work.session == *session).cloned())
     }
@@ -72,7 +72,7 @@ impl Drop for Listed {
     }
 }
 
-/// The beginning of what a turn answers, on one line.
+/// Returns the beginning of the text that a turn answers, on one line.
 pub fn beginning(text: &str) -> String {
     let line: String = text.chars().take(ASKED_CHARS_MAX + 1).map(|c| if c.is_control() { ' ' } else { c }).collect();
     let line = line.replace('`', "'");
