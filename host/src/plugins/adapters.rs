@@ -45,7 +45,7 @@ struct Inner {
     services: Arc<dyn HostServices>,
     events: mpsc::Sender<AdapterEvent>,
     instances: Mutex<BTreeMap<String, Entry>>,
-    /// The terminals. They are part of the host, so they are neither planned nor listed.
+    /// The built-in instance of the terminals, which is neither planned nor listed.
     built_in: OnceLock<AdapterHandle>,
     /// Crashes that libraries inside the host caused in earlier runs.
     crashes: Arc<Crashes>,

@@ -97,8 +97,8 @@ impl Trial {
     }
 }
 
-/// Returns the reason why no instance of the library at `path` was created. It names the sample configuration, because
-/// there is no section to correct.
+/// Returns the reason why no instance of the library at `path` was created. The message names the sample configuration,
+/// because there is no section to correct.
 fn unmade(error: LoadError, path: &Path) -> String {
     let path = path.display();
     let mend = "write its keys under [config] in a certify.toml, and name that file with --sample";

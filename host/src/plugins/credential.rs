@@ -1,8 +1,8 @@
 //! Credential locks: one credential is used by one instance on the whole machine.
 //!
-//! A lock is a file named by a hash and held by `flock`, so it is released when its process ends. It belongs to (home,
-//! instance). The same instance may hold it twice, because during a replacement the old and the new incarnation hold it
-//! together.
+//! A lock is a file named by a hash and held by `flock`, so it is released when its process ends. Each lock belongs to
+//! (home, instance). The same instance may hold a lock twice, because during a replacement the old and the new
+//! incarnation hold it together.
 
 use std::{
     collections::BTreeMap,
@@ -273,7 +273,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("locks");
         let mine = lock(&folder, "x", "1", &owner("/a", "one")).unwrap();
-        // A second open file stands for another process.
+        // A second open file plays the role of another process.
         let other = File::open(&mine.path).unwrap();
         assert!(rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
         let told = in_use_elsewhere(&mut File::open(&mine.path).unwrap());

@@ -1,4 +1,4 @@
-//! The reader of library files. It checks all bounds before any code of the file can run.
+//! The reader of library files, which checks all bounds before any code of a file can run.
 //!
 //! `dlopen` runs constructors, so every check of the bytes is made here. This reader follows the program headers like
 //! the loader does, except for the manifest: the loader ignores its section.

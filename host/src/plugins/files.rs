@@ -176,7 +176,7 @@ fn copy(from: &mut File, folder: &Path) -> Result<Option<PrivateCopy>, Failed> {
 }
 
 fn place(temporary: &Path, path: &Path, folder: &Path, sha256: String) -> std::io::Result<Option<PrivateCopy>> {
-    // An existing copy was renamed into place when it was complete, and may be mapped. It is never written to.
+    // An existing copy was complete when it was renamed into place, and may be mapped, so it is never written to.
     if let Some(held) = hold(path)? {
         if sha256_of(&held)? == sha256 {
             fs::remove_file(temporary)?;

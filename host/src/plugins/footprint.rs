@@ -1,8 +1,8 @@
 //! The footprint of loading a library: the traces of its constructors in the process.
 //!
-//! It is measured in the child that opens a library first. A constructor that starts threads or processes, closes
-//! descriptors or changes signal handlers would do the same to the host, so such a library is refused. A library can
-//! behave in this child and misbehave in the host: a library inside the host is trusted like the host.
+//! The child that opens a library first measures it. A constructor that starts threads or processes, closes descriptors
+//! or changes signal handlers would do the same to the host, so such a library is refused. A library can behave in this
+//! child and misbehave in the host: a library inside the host is trusted like the host.
 
 use std::{
     collections::BTreeSet,

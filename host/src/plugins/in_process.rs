@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use super::{AdapterLink, Answer, Destroyed, Isolation, LoadError, PendingCall};
 use crate::ffi::{ForeignInstance, HostPort, Library, OpenError, Reply};
 
-/// Deadline for loading a library. It was loaded in a child before.
+/// Deadline for loading a library, which was loaded in a child before.
 const LOAD: Duration = Duration::from_secs(15);
 /// Additional time for `destroy` after its own deadline. After it the instance counts as stuck.
 const DESTROY_GRACE: Duration = Duration::from_secs(1);
@@ -114,7 +114,7 @@ fn refused(instance: String, why: String, deadline: Duration, how: Failure) -> L
     }
 }
 
-/// The host port of an instance under creation. It also receives the kind of failure.
+/// The host port of an instance under creation, which also receives the kind of a failure.
 struct Creating {
     port: Arc<dyn HostPort>,
     failed: OnceLock<Failure>,

@@ -1,7 +1,7 @@
 //! `plugins.lock`: the library files that an operator accepted.
 //!
-//! The file has one entry per id. It is read, changed and written under a lock of the home folder, because a running
-//! host and `adapter add` may change it at the same time.
+//! The file has one entry per id. Every change reads, modifies and writes it under a lock of the home folder, because a
+//! running host and `adapter add` may change it at the same time.
 
 use std::{
     fs::{self, File},

@@ -390,7 +390,7 @@ struct Outbox {
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Frame>,
-    /// Calls that the adapter makes while it is being created. They wait until `hello` was sent.
+    /// Calls that the adapter makes while it is being created. The host gets them after `hello`.
     early: Vec<Frame>,
     greeted: bool,
     logs: usize,

@@ -1,9 +1,9 @@
 //! The supervisor of one instance.
 //!
-//! A supervisor is a task. It creates the instance, connects it and lets it run. When that ends, it tries again with a
-//! growing backoff: on the same instance if only the link was lost, with a new one if the instance panicked, died or
-//! did not respond. The operator's wish is a watched value; a change ends the current incarnation in order, or replaces
-//! it ([`replace`]).
+//! A supervisor is a task that creates the instance, connects it and lets it run. When that ends, the supervisor tries
+//! again with a growing backoff: on the same instance if only the link was lost, with a new one if the instance
+//! panicked, died or did not respond. The state that the operator wants is a watched value; a change ends the current
+//! incarnation in order, or replaces it ([`replace`]).
 
 mod birth;
 mod pulse;
@@ -31,7 +31,7 @@ use super::{AdapterChange, AdapterPlan, AdapterState, Answer, Destroyed, LoadErr
 /// limit, one wrong value would silence the instance for an arbitrary time.
 const WAIT_MS_MAX: u64 = 15 * 60 * 1_000;
 
-/// The operator's wish for an instance.
+/// The state of an instance that the operator wants.
 #[derive(Clone)]
 pub(super) struct Wanted {
     /// Its plan.
@@ -58,7 +58,7 @@ pub(super) struct Supervisor {
 
 /// The result of a phase of an incarnation.
 enum Step {
-    /// It is online, or stays online.
+    /// The instance is online, or stays online.
     Up,
     /// The link is lost; the instance can connect again.
     Again(Lost),
@@ -66,13 +66,13 @@ enum Step {
     Broken { reason: String },
     /// The operator has to act first.
     Fatal { reason: String, mend: String },
-    /// The wish changed.
+    /// The wanted state changed.
     Changed,
     /// A replacement is wanted and cannot run in parallel.
     Replace,
     /// A replacement is online.
     Replaced(Box<Born>),
-    /// It did not come online: the previous version is started again.
+    /// The new incarnation did not come online: the previous version is started again.
     RollBack,
 }
 
@@ -350,7 +350,7 @@ impl Supervisor {
                 wish = replace::wish(&mut self.wanted, wanted, &self.maker) => match wish {
                     Wish::End => return Step::Changed,
                     Wish::Replace(make) if replace::side_by_side(born, &make, &self.draining) => {
-                        // From here on this wish counts as handled; a further wish starts the replacement again.
+                        // From here on this request counts as handled; a further one starts the replacement again.
                         *wanted = self.wanted.borrow().clone();
                         let (maker, new) = (self.maker.clone(), make.clone());
                         next = Some((make, Box::pin(replace::beside(maker, new))));
@@ -392,7 +392,7 @@ impl Supervisor {
     fn swap(&mut self, born: &mut Born, next: Born, wanted: &Wanted) {
         let old = std::mem::replace(born, next);
         self.present(born);
-        // The state stays online, but the failure count of the old incarnation is reset.
+        // The new incarnation is online, so a degraded state of the old one ends.
         self.apply(AdapterChange::Connected);
         let shared = self.shared();
         shared.came_anew();
@@ -483,7 +483,7 @@ impl Supervisor {
         Duration::from_millis(wait_ms)
     }
 
-    /// Waits for the next attempt, or until the wish changes.
+    /// Waits for the next attempt, or until the wanted state changes.
     async fn wait(&mut self, wanted: &Wanted) {
         let backoff = self.shared().settings.backoff_first;
         let next_try_ms = self.shared().state.borrow().state.next_try_ms();

@@ -4,7 +4,7 @@
 //! a chat of its own. A host call goes to the slot whose chat it names. The slot may be empty:
 //! [`super::AdapterLink::reaches`] then returns `false`, and deliveries wait.
 //!
-//! * The host sets the sender and the chat of a terminal. It checked the user of the peer, so the sender is the
+//! * The host sets the sender and the chat of a terminal. The user of the peer was checked, so the sender is the
 //!   operator, regardless of the content of the frames.
 //! * A slot for one message (`chat -m`) has no user after it is released: open deliveries to it are refused, not kept.
 //! * A terminal that does not read, or that sends malformed frames, loses its slot. Others are not affected.

@@ -6,7 +6,8 @@ use hermes_protocol::{CallError, SendOutcome};
 
 use super::AdapterState;
 
-/// The observer. It gets the name of the instance and the call, and runs on the calling task, so it has to be fast.
+/// The observer, called with the name of the instance and the call. The call runs on the calling task, so it has to be
+/// fast.
 pub type Watch = Arc<dyn Fn(&str, Seen<'_>) + Send + Sync>;
 
 /// An observed call or change.

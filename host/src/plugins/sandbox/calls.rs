@@ -4,7 +4,7 @@
 //! `host/docs/guide/security.md` gives the reason of each refusal; the tests in `host/src/plugins/tests/inventory.rs`
 //! attempt each of them.
 //!
-//! A filter sees numbers only. It cannot follow a pointer, so it cannot check a path or an address. Calls that name
+//! A filter sees numbers only. Pointers cannot be followed, so paths and addresses cannot be checked. Calls that name
 //! another process compare the process id with the adapter's own. Calls that change a file by its path are refused
 //! completely, because Landlock does not cover them; the variants that take an open file are allowed.
 
@@ -128,7 +128,7 @@ const DENIED: &[libc::c_long] = &[
 /// check neither.
 const ABSENT: &[libc::c_long] = &[libc::SYS_clone3, libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal];
 
-// Numbers that the `libc` crate does not name on every architecture. They are equal on all of them.
+// Numbers that the `libc` crate does not name on every architecture, although they are equal on all of them.
 const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;

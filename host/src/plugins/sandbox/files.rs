@@ -94,7 +94,7 @@ fn ask(allowed: &Allowed) -> Result<RestrictionStatus, RulesetError> {
     let ports =
         allowed.ports.iter().flatten().map(|port| Ok::<_, RulesetError>(NetPort::new(*port, AccessNet::BindTcp)));
     let etc = public::below(Path::new(ETC), &allowed.hidden);
-    // Missing paths are left out. They cannot be opened anyway.
+    // Missing paths are left out, because they cannot be opened anyway.
     ruleset
         .create()?
         .add_rules(path_beneath_rules(SYSTEM.iter().map(Path::new), read))?

@@ -50,9 +50,9 @@ pub(in crate::plugins) struct Ground<'a> {
 /// The part of a folder that may be opened because a program works in it.
 #[derive(Debug, PartialEq, Eq)]
 enum Reach {
-    /// Everything.
+    /// The whole folder.
     Whole,
-    /// Everything except the private files in it.
+    /// The folder without the private files in it.
     Parts,
     /// Only the files that the operator named: the folder is the home or in it, or contains the home directory of the
     /// user.

@@ -302,7 +302,8 @@ impl Maker {
         Err(LoadError::ConfigRefused { instance: plan.instance.clone(), problems: problems.join("; ") })
     }
 
-    /// Returns `true` if a library runs inside the host: it is configured so, and it has not crashed the host before.
+    /// Returns `true` if a library runs inside the host: its isolation says so, it has not crashed the host before, and
+    /// the instance has no stuck thread.
     fn runs_inside(&self, make: &Make) -> bool {
         let meant = self.isolation(&make.plan, make.beside()) == Isolation::InProcess;
         let library = make.admitted.as_ref().filter(|_| meant);

@@ -54,7 +54,7 @@ pub(super) async fn pulse(life: &Life, shared: &Shared) -> Step {
             let reason = || "its process gives no sign of life".to_owned();
             match time::timeout(settings.health, heard(life.link.heartbeat(), shared)).await {
                 Ok(true) => {}
-                // It ended by itself.
+                // The process ended by itself.
                 Ok(false) => return Step::Broken { reason: reason() },
                 Err(_) => return silent(life, reason()),
             }

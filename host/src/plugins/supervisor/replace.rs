@@ -25,11 +25,11 @@ const DRAINING_MAX: usize = 4;
 /// The error code of a new incarnation that did not come online.
 const NOT_HEALTHY: &str = "not_healthy";
 
-/// The effect of the operator's wish on the running instance.
+/// The effect of the wanted state on the running instance.
 pub(super) enum Wish {
-    /// It has to end.
+    /// The instance has to end.
     End,
-    /// It is to be replaced by an instance of this.
+    /// The instance is to be replaced by one of this.
     Replace(Make),
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Trial {
     pub(super) until: Instant,
 }
 
-/// Waits until the wish differs from `present`.
+/// Waits until the wanted state differs from `present`.
 pub(super) async fn other_wanted(wanted: &mut watch::Receiver<Wanted>, present: &Wanted) {
     let other = wanted
         .wait_for(|wanted| wanted.end.is_some() || wanted.start != present.start || wanted.enabled != present.enabled);

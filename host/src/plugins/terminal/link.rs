@@ -14,7 +14,7 @@ use crate::plugins::{AdapterLink, Answer, Destroyed, Isolation, PendingCall, ser
 /// Time for which the first event of a turn waits for the answer of `emit`, which may come later.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 
-/// The link of the instance that stands for all terminals.
+/// The link of the instance that represents all terminals.
 pub struct TerminalLink {
     inner: Arc<Inner>,
 }
@@ -66,7 +66,7 @@ impl TerminalLink {
         if self.inner.is_unknown(of.inbox_id) {
             return nothing();
         }
-        // A turn may begin before the answer of `emit` has told the chat of its event.
+        // A turn may begin before the answer of `emit` has reported the chat of its event.
         let (tell, answer) = oneshot::channel();
         let inner = Arc::clone(&self.inner);
         let waiting = tokio::spawn(async move {

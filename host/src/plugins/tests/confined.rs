@@ -1,5 +1,5 @@
-//! What an adapter in a process of its own can no longer do. The kernel of the tests has Landlock and seccomp, or the
-//! test says so: a machine without them cannot show anything.
+//! The access that an adapter in a process of its own has lost. The kernel of the tests has Landlock and seccomp, or
+//! the test reports that it does not: a machine without them cannot show anything.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ async fn refused(one: &AdapterHandle, deed: &str) {
     );
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -106,12 +106,13 @@ async fn who_switches_it_off_is_told_nothing_of_it() {
     let host = Host::start(settings, vec![plan(IsolationChoice::Process, "ok")]);
     online(&host.one()).await;
     assert_eq!(host.adapters.statuses()[0].confined, None);
-    // The same deed, so that the test above shows what it says it shows.
+    // The same attempt succeeds without the sandbox, so the test above shows the effect of the sandbox.
     let deed = format!("read {}", home.path().join(".env").display());
     assert_eq!(attempt(&host.one(), &deed).await, Ok(()));
 }
 
-/// An adapter in Python that imports a module beside it and says in its label which of the named files it could read.
+/// Writes an adapter in Python that imports a module beside it and lists in its label the named files that it could
+/// read.
 fn program(folder: &Path, files: &[&Path]) {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     fs::write(folder.join("beside.py"), format!("FILES = {}\n", json!(names))).unwrap();

@@ -1,6 +1,6 @@
 //! Libraries whose constructors misbehave, and libraries that nobody has accepted.
 //!
-//! Each is a library in C around the hostile adapter: its constructor runs first, then everything is as it should be.
+//! Each is a library in C around the hostile adapter: its constructor runs first, and the rest works normally.
 
 use std::{fmt::Write as _, fs, path::Path, process::Command, time::Duration};
 
@@ -28,7 +28,7 @@ fn build(to: &Path, constructor: &str) {
     fs::write(&source, text).unwrap();
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-fPIC", "-Wl,--no-as-needed", "-o"]).arg(to).arg(&source).arg(&hostile);
-    // The name of the adapter's library is no path, so the loader is told where it lies.
+    // The adapter's library is linked by name, so the loader needs its folder.
     cc.arg(format!("-Wl,-rpath,{}", hostile.parent().unwrap().display()));
     let built = cc.output().expect("the linker of every Rust build is there");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));

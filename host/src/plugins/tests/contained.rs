@@ -35,14 +35,14 @@ use crate::{
 
 /// A user without rights.
 const NOBODY: u32 = 65_534;
-/// Variables by which a test asks something of its children.
+/// Variables by which a test passes its case to its children.
 const USER: &str = "HERMES_TEST_USER";
 const WITHOUT_LANDLOCK: &str = "HERMES_TEST_WITHOUT_LANDLOCK";
 
 /// The errors that count as a refusal.
 const REFUSALS: [i32; 3] = [libc::EPERM, libc::EACCES, libc::ENOSYS];
 
-/// Turns a child into what the test wants: another user, on a kernel without Landlock.
+/// Applies the user and the kernel features that the test demands to a child.
 #[expect(clippy::disallowed_methods, reason = "the child of a test has no other way to hear of its case")]
 pub(super) fn as_the_test_asks() {
     if std::env::var_os(WITHOUT_LANDLOCK).is_some() {
@@ -67,7 +67,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Who attacks, on which kernel.
+/// The attacking user, and the kernel.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     /// Another user than the one of the tests.
@@ -76,7 +76,7 @@ struct Case {
 }
 
 impl Case {
-    /// Every case that this user can show.
+    /// Returns every case that this user can test.
     fn all() -> Vec<Self> {
         let users: &[Option<u32>] = if is_root() { &[None, Some(NOBODY)] } else { &[None] };
         if !is_root() {
@@ -107,7 +107,7 @@ struct Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // A victim that is gone already was killed by an attempt, which its line shows.
+        // A victim that has ended was killed by an attempt, which its line shows.
         let _ = self.victim.kill();
         let _ = self.victim.wait();
     }
@@ -154,7 +154,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// The words for `reach`.
+    /// Returns the arguments of `reach`.
     fn words(&self, names: &str) -> String {
         let (home, victim) = (self.home(), self.victim.id());
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -170,7 +170,7 @@ impl Scene {
         allowed
     }
 
-    /// The outcome of each attempt: 0, or the error.
+    /// Returns the outcome of each attempt: 0, or the error.
     fn outcomes(&self) -> BTreeMap<String, i32> {
         let text = fs::read_to_string(self.home().join("media/one/reach.txt")).unwrap();
         let line = |line: &str| {
@@ -181,7 +181,7 @@ impl Scene {
     }
 }
 
-/// Gives everything below `path` to the user.
+/// Changes the owner of everything below `path`.
 fn own(path: &Path, user: Option<u32>) {
     let Some(user) = user else { return };
     std::os::unix::fs::lchown(path, Some(user), Some(user)).unwrap();
@@ -265,7 +265,7 @@ fn judge(case: Case, is_library: bool, mut outcomes: BTreeMap<String, i32>) -> V
         let open = (by_landlock && !case.landlock) || (entry.by == By::LandlockOfLibraries && !is_library);
         let right = match open {
             false => REFUSALS.contains(&outcome),
-            // The page says that it is open: nothing else may refuse it by chance.
+            // The page lists it as open, so no other mechanism may refuse it.
             true => outcome == 0 || !(entry.anyone && case.is_plain()),
         };
         if !right {

@@ -1,4 +1,4 @@
-//! The inventory of what a confined adapter can reach, and the page that shows it.
+//! The inventory of the accesses of a sandboxed adapter, and the page that shows it.
 //!
 //! `contained.rs` attempts every entry. `host/docs/guide/security.md` contains [`page`]; a test compares them.
 
@@ -26,7 +26,7 @@ pub(super) struct Entry {
     /// The access, for the page.
     pub(super) access: &'static str,
     pub(super) by: By,
-    /// Whether an unconfined process of a plain user succeeds on every Linux, so that a test can show the difference.
+    /// `true` if an unconfined process of a plain user succeeds on every Linux, so that a test can show the difference.
     pub(super) anyone: bool,
 }
 
@@ -38,7 +38,7 @@ const fn special(name: &'static str, by: By, access: &'static str) -> Entry {
     Entry { name, access, by, anyone: false }
 }
 
-/// Everything that is contained.
+/// The contained accesses.
 pub(super) const CONTAINED: &[Entry] = &[
     plain("file_read", By::Landlock, "Read `.env`, the database and other files of the home"),
     plain("file_write", By::Landlock, "Write to files outside of its own folders"),
@@ -107,7 +107,7 @@ pub(super) const CONTAINED: &[Entry] = &[
     special("inherited_environment", By::Host, "Environment variables of the host"),
 ];
 
-/// What an adapter keeps; the attempts must succeed.
+/// The accesses that an adapter keeps; these attempts must succeed.
 pub(super) const KEPT: &[(&str, &str)] = &[
     ("keeps_itself", "Signals, limits, scheduling and priority of itself"),
     ("keeps_children", "Threads, and programs of the system"),
@@ -122,7 +122,7 @@ pub(super) const KEPT: &[(&str, &str)] = &[
 /// Kept only where Landlock limits signals (version 6, Linux 6.12): the filter cannot tell children from others.
 pub(super) const KEPT_WITH_LANDLOCK: &str = "keeps_signals_to_children";
 
-/// What is not contained.
+/// The accesses that are not contained.
 const OPEN: &[&str] = &[
     "The network. An adapter can connect to every address that the machine reaches, including services on `127.0.0.1` \
      that trust local connections: the status page, a local model server, a database, `ssh` to localhost with a key \
@@ -144,7 +144,7 @@ const OPEN: &[&str] = &[
     "With `[host] confine = \"off\"`: everything.",
 ];
 
-/// The generated part of the page.
+/// Returns the generated part of the page.
 pub(super) fn page() -> String {
     let mut page = String::from("| Access | Refused by | Without Landlock | Attempt |\n|---|---|---|---|\n");
     for Entry { name, access, by, .. } in CONTAINED {

@@ -25,7 +25,7 @@ use crate::{
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A port that remembers, and answers `secret`.
+/// A port that records calls, and answers `secret`.
 #[derive(Default)]
 struct Port {
     logs: Mutex<Vec<(u8, String)>>,

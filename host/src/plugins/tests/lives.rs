@@ -1,4 +1,4 @@
-//! Whole lives: what the supervisor makes of an adapter that misbehaves.
+//! Complete runs of an instance: the reaction of the supervisor to adapters that misbehave.
 
 use std::{collections::BTreeSet, sync::atomic::Ordering, time::Duration};
 
@@ -704,7 +704,7 @@ async fn a_program_that_is_another_plugin_than_its_section_says_is_refused() {
     assert!(reason.contains("\"snake\"") && reason.contains("plugin = \"snake\""), "{reason}");
 }
 
-/// What `status` says of a program that lies in a folder of its own and does not come to stay.
+/// Returns the reason in `status` for a program in a folder of its own that does not stay online.
 async fn why_not(command: &[&str], files: &[(&str, &str)]) -> String {
     let home = Home::empty();
     for (name, text) in files {

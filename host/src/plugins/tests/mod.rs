@@ -1,4 +1,4 @@
-//! Real libraries against the real loader, inside this process and in children.
+//! Tests of real libraries with the real loader, inside this process and in children.
 
 mod confined;
 mod constructors;

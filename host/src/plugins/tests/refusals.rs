@@ -1,4 +1,4 @@
-//! Every way in which a file is refused, by patched copies of a good library.
+//! The refusals of files, tested with patched copies of a good library.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -34,7 +34,7 @@ fn good() -> Vec<u8> {
     fs::read(hostile_library()).unwrap()
 }
 
-/// The library with another manifest in its section, while `manifest()` says what it always said.
+/// Returns the library with another manifest in its section, while `manifest()` is unchanged.
 fn with_section(change: impl FnOnce(String) -> String) -> Vec<u8> {
     let mut bytes = good();
     let file = object::read::elf::ElfFile64::<object::Endianness>::parse(&*bytes).unwrap();
@@ -292,7 +292,7 @@ fn a_plugin_without_a_file_is_refused_and_a_broken_file_of_its_name_explains_why
     assert_eq!(find_and_admit(&home).unwrap_err().code(), "world_writable");
 }
 
-/// Starts the library with these bytes and returns how it failed.
+/// Starts the library with these bytes and returns the code of its refusal.
 async fn refused_at_start(isolation: IsolationChoice, bytes: Vec<u8>) -> &'static str {
     let home = Home::empty();
     fs::write(home.library(), bytes).unwrap();
@@ -308,7 +308,7 @@ async fn refused_at_start(isolation: IsolationChoice, bytes: Vec<u8>) -> &'stati
     status.code.unwrap()
 }
 
-/// The refusals that need the library to be opened, alike in both kinds of isolation.
+/// Checks the refusals that need an opened library; both kinds of isolation refuse the same.
 async fn refused_when_opened(isolation: IsolationChoice) {
     let root = b"_1as_0lib_1header_0root_bmodule_bloader";
     let no_root = replaced(&good(), root, b"_1as_0lib_1header_0root_bmodule_bloadex");

@@ -1,4 +1,5 @@
-//! Replacing what runs: beside it where the platform allows two connections, else in its place; and back again.
+//! The replacement of a running instance: in parallel if the platform allows two connections, otherwise in sequence;
+//! and the rollback.
 
 use std::path::Path;
 
@@ -69,7 +70,7 @@ async fn until_exists(path: &Path) {
     tokio::time::timeout(PATIENCE, there).await.expect("the file does not come");
 }
 
-/// Waits until `status` says of the instance what `is` looks for.
+/// Waits until `is` accepts the reason of the online instance in `status`.
 async fn until_told(adapters: &Adapters, is: impl Fn(&str) -> bool) -> String {
     let told = async {
         loop {
@@ -100,7 +101,7 @@ async fn a_new_one_takes_the_place_of_the_old_one_which_finishes_what_it_sends()
 
     assert_eq!(host.adapters.replace("one").unwrap().outcome(PATIENCE).await, Outcome::Online);
     assert!(one.is_online());
-    // What it has to be told, like its menu of commands, it is told as at the first time.
+    // The new incarnation is set up like the first one, including its menu of commands.
     host.event(|event| matches!(event, AdapterEvent::Ready { .. }).then_some(())).await;
     let new = delivered(&one, "x").await;
     assert_ne!(new, old, "it is another process");

@@ -1,4 +1,4 @@
-//! A home with the hostile library in it, and a host that remembers what it was asked.
+//! A home with the hostile library, and a host that records its calls.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ use crate::plugins::{
     SearchPath, runner,
 };
 
-/// Longest wait for anything that must happen; only reached by a failing test.
+/// The longest wait of a test; only a failing test reaches it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The library of `tests/fixtures/hostile`. Cargo puts it beside this test executable, as that of a dev-dependency.
@@ -41,14 +41,14 @@ fn adapter_runner_child() {
     if std::env::args().any(|argument| argument == runner::SUBCOMMAND) {
         super::contained::as_the_test_asks();
         runner::runner_main();
-        // Not through the harness, which would print.
+        // Bypasses the harness, which would print.
         std::process::exit(0);
     }
 }
 
 /// The command that makes this test executable the runner.
 ///
-/// Not by its path: a build that replaces the file meanwhile must not change who the children are.
+/// The path is not used: a build that replaces the file must not change the children.
 pub(super) fn runner_command() -> Vec<std::ffi::OsString> {
     let path = module_path!().split_once("::").unwrap().1;
     let child = format!("{path}::adapter_runner_child");
@@ -117,13 +117,13 @@ pub(super) fn plan(isolation: IsolationChoice, mode: &str) -> AdapterPlan {
     plan
 }
 
-/// A host that answers `emit` and remembers.
+/// Services that answer `emit` and record calls.
 #[derive(Default)]
 pub(super) struct Services {
     pub(super) calls: Mutex<Vec<(String, String)>>,
     /// Methods that are never answered.
     pub(super) silent: BTreeSet<&'static str>,
-    /// Whether it takes nothing for now.
+    /// `true` while the host refuses events.
     pub(super) full: AtomicBool,
 }
 
@@ -171,7 +171,7 @@ impl Host {
         self.adapters.get("one").unwrap()
     }
 
-    /// The next event of this kind.
+    /// Returns the next event of this kind.
     pub(super) async fn event<T>(&mut self, mut want: impl FnMut(AdapterEvent) -> Option<T>) -> T {
         tokio::time::timeout(PATIENCE, async {
             loop {
@@ -185,11 +185,11 @@ impl Host {
     }
 }
 
-/// How long an instance that hangs is waited for at the end of a test.
+/// Wait for an instance that does not end at the end of a test.
 const HUNG: Duration = Duration::from_secs(2);
 
 impl Drop for Host {
-    /// Ends the instances before the home goes: what still writes into it would keep the folder from being removed.
+    /// Ends the instances before the home is removed, because they may still write into it.
     fn drop(&mut self) {
         let runtime = tokio::runtime::Handle::try_current();
         let Some(runtime) = runtime.ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
@@ -200,19 +200,19 @@ impl Drop for Host {
     }
 }
 
-/// Waits until the instance is in such a state.
+/// Waits until `is` accepts the state of the instance.
 pub(super) async fn until(handle: &AdapterHandle, what: &str, mut is: impl FnMut(&AdapterState) -> bool) {
     let mut state = handle.shared.state.subscribe();
     let reached = tokio::time::timeout(PATIENCE, state.wait_for(|life| is(&life.state))).await;
     assert!(reached.is_ok(), "{what} was not reached; it is {:?}", handle.state());
 }
 
-/// Waits until it is online.
+/// Waits until the instance is online.
 pub(super) async fn online(handle: &AdapterHandle) {
     until(handle, "online", AdapterState::is_online).await;
 }
 
-/// A message whose text the hostile adapter may obey.
+/// Creates a message with a command for the hostile adapter.
 pub(super) fn message(text: &str) -> Outgoing {
     Outgoing::text(Chat::dm("1"), text)
 }
