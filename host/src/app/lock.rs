@@ -118,7 +118,8 @@ pub enum Wish {
     Replace,
 }
 
-/// Takes the lock of `home`. If `wish` allows it, asks the holder to end and waits `patience` and some slack for it.
+/// Takes the lock of `home`. For `TakeOver` and `Replace` it asks the holder to end and waits up to `patience` plus
+/// `REPLACE_SLACK` for the lock.
 ///
 /// # Errors
 ///

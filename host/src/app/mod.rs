@@ -313,7 +313,7 @@ async fn serve(
     tokio::spawn(watch_the_clock(Arc::clone(&app.host)));
     app.state.send_replace("online");
     match ready {
-        // If the terminal is gone by now, nobody attaches and the host is ended by its owner.
+        // If the receiver is gone, the host runs until another request to end, or until its process ends.
         Some(ready) => drop(ready.send(OwnHost { end: app.end.clone() })),
         None => ready::say(&app, &unfinished, warned),
     }

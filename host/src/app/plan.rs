@@ -7,7 +7,7 @@ use crate::config::{Config, Prepared, Problems};
 use crate::mask::LogMask;
 use crate::store::Loaded;
 
-/// The source of plans. It remembers the instances that `adapter disable` switched off.
+/// The source of plans, which remembers the instances that `adapter disable` switched off.
 #[derive(Clone, Debug, Default)]
 pub struct Planner {
     /// Shared by all copies, so that a switch in a chat and one on the command line have the same effect.
@@ -18,10 +18,10 @@ pub struct Planner {
 /// The adapters that may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
-    /// Those of the configuration.
+    /// All adapters of the configuration.
     #[default]
     Adapters,
-    /// Those whose libraries are in the folders of the configuration; libraries beside the binary are ignored.
+    /// Only adapters whose libraries are in the folders of the configuration; libraries beside the binary are ignored.
     OnlyThoseInFolders,
     /// None: the host runs for terminals.
     Nothing,

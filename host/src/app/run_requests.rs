@@ -1,4 +1,4 @@
-//! Requests of processes of a run over the control socket. They are answered with the rights of the run's requester.
+//! Requests of processes of a run over the control socket, answered with the rights of the run's requester.
 
 use hermes_agent::tools::ports::{Messenger, Search};
 

@@ -159,9 +159,9 @@ impl App {
     }
 }
 
-/// Returns the slots for a new conversation in order of preference: those with waiting deliveries, so that they are
-/// seen, then the others. Slots in which the agent still answers a former conversation come last, because that answer
-/// would arrive within the new one.
+/// Returns the preferred slots for a new conversation: first those with waiting deliveries, so that they are seen, then
+/// the others. Slots in which the agent still answers a former conversation are left out, so they are taken last; that
+/// answer would arrive within the new conversation.
 fn in_order(owed: Vec<String>, answering: &[String]) -> Vec<String> {
     let all = (1..=terminal::SEATS_MAX).map(|number| number.to_string());
     owed.into_iter().chain(all).filter(|chat| !answering.contains(chat)).collect()

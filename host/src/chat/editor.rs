@@ -264,7 +264,7 @@ impl Line {
             .max_history_size(ENTRIES_MAX)?
             .completion_type(CompletionType::List)
             .auto_add_history(false)
-            // Forced, because highlighting also changes the prompt with the state of the agent. It uses no colours.
+            // Forced, because the highlighter also changes the prompt with the state of the agent, without colours.
             .color_mode(ColorMode::Forced)
             .bracketed_paste(true)
             .build();

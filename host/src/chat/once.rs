@@ -14,7 +14,7 @@ const END_WAIT: Duration = Duration::from_secs(2);
 /// The outcome of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// It was answered.
+    /// An answer arrived.
     With {
         /// The texts in order.
         text: String,

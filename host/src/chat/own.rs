@@ -1,8 +1,8 @@
 //! The host of a terminal: the running one, or one in this process.
 //!
-//! A host in this process holds the lock of the home like any host, so there is never a second writer. It ends when the
-//! terminal does, or when `hermes-host run` takes over. Other terminals that were attached to it continue: one of them
-//! runs the next host.
+//! A host in this process holds the lock of the home like any host, so there is never a second writer. The end of the
+//! terminal ends it, and so does a takeover by `hermes-host run`. Other terminals that were attached to it continue:
+//! one of them runs the next host.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -34,7 +34,7 @@ const END_WAIT: Duration = Duration::from_secs(20);
 
 /// The inputs of a trial.
 pub struct Trial {
-    /// The source of messages. It is created before anything that has to be cleaned up.
+    /// The source of messages, created before anything that has to be cleaned up.
     pub speaker: Speaker,
     /// The instance.
     pub instance: String,

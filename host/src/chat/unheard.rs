@@ -20,11 +20,11 @@ pub struct NotTaken {
 /// The treatment of an event that was not accepted.
 #[derive(Debug)]
 pub enum Fate {
-    /// It is kept for the next host.
+    /// The event is kept for the next host.
     Waits,
-    /// It is sent again: the host that did not accept it was replaced by another one.
+    /// The event is sent again: the host that did not accept it was replaced by another one.
     SayAgain(Box<Event>),
-    /// It is lost, for this reason.
+    /// The event is lost, for this reason.
     Lost(String),
 }
 

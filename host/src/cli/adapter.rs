@@ -180,8 +180,8 @@ async fn add(context: &Context, file: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Accepts a library that passes every step of `adapter check`. It is checked as a copy, with the owner and mode that
-/// it will have in the folder; those of the original do not matter.
+/// Accepts a library that passes every step of `adapter check`. The checks use a copy with the owner and mode that it
+/// will have in the folder; those of the original do not matter.
 async fn judged(file: &Path, id: &str, settings: &AdapterSettings) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| Failure::failed(format!("{} cannot be judged ({error})", file.display()));
     let folder = Scratch::make("add").map_err(cannot)?;

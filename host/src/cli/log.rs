@@ -53,7 +53,7 @@ impl<'a> MakeWriter<'a> for Masked {
     }
 }
 
-/// One log line. It is written when it is dropped, so that a secret in two pieces is masked as a whole.
+/// One log line, written when it is dropped, so that a secret in two pieces is masked as a whole.
 struct Line {
     masker: Arc<Masker>,
     out: Out,

@@ -1,5 +1,5 @@
-//! What the command line understands, prints and ends with. Commands run in the
-//! process, against a host that is a few lines long.
+//! The arguments, output and exit codes of the command line. Commands run in the process, against a host of a few
+//! lines.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -350,7 +350,7 @@ fn deleting_without_anybody_to_ask_needs_yes() {
     let world = World::new();
     let cli = Cli::try_parse_from(["hermes-host", "session", "delete", "x"]).unwrap();
     assert!(matches!(cli.command, Command::Session(SessionCommand::Delete { yes: false, .. })));
-    // The standard input of a test is no terminal where it counts; where it is one, nobody types.
+    // A test that reaches the confirmation has no terminal as standard input, or a terminal without a user.
     if !std::io::IsTerminal::is_terminal(&std::io::stdin()) {
         assert_eq!(world.fails("session delete x").code, USAGE);
     }
@@ -483,7 +483,7 @@ impl World {
         }
     }
 
-    /// Runs `work` beside a host that answers everything with `reply`; returns what was asked.
+    /// Runs `work` together with a host that answers every request with `reply`. Returns the requests.
     fn with_host(&self, reply: ControlReply, work: impl FnOnce()) -> Vec<ControlRequest> {
         std::fs::create_dir_all(self.home()).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -4,7 +4,7 @@
 //! * [`Config::resolve`] applies the variables of the adapters' manifests; [`Config::plans`] checks keys against their
 //!   schemas.
 //! * Precedence: section, then process environment, then `.env`, then the default of [`keys`]. A conflict is a warning.
-//! * Secrets are references. They are resolved here and never shown.
+//! * Secrets are references, which are resolved here and never shown.
 //!
 //! Not in this module: the effect of the values. Start with [`model`] for the values and with [`keys`] for the table of
 //! all keys.

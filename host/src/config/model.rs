@@ -17,7 +17,7 @@ use jiff::tz::TimeZone;
 /// `[host]`: the process itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostConfig {
-    /// The folder of accepted adapter libraries; absolute. It may be missing.
+    /// The folder of accepted adapter libraries; absolute, and possibly missing.
     pub plugins_dir: PathBuf,
     /// The isolation of adapters whose section names none.
     pub isolation: Isolation,
@@ -237,7 +237,7 @@ pub struct InstanceAccessConfig {
     pub allowed_users: Vec<String>,
     /// Chats whose members are admitted there.
     pub allowed_groups: Vec<String>,
-    /// Admitted roles of the platform. They only count if the adapter is trusted.
+    /// Admitted roles of the platform, which count only if the adapter is trusted.
     pub allowed_roles: Vec<String>,
     /// Host methods of the manifest's `uses` that it may call.
     pub grants: Vec<String>,

@@ -1,8 +1,8 @@
 //! The check of an adapter's own keys against its JSON Schema.
 //!
-//! It supports the part of JSON Schema that derived schemas use: types, enums, bounds, properties, items, references,
-//! alternatives. Patterns are left to the adapter. An object with named properties is closed unless its schema opens
-//! it, because an unread key is a mistake.
+//! The check supports the part of JSON Schema that derived schemas use: types, enums, bounds, properties, items,
+//! references, alternatives. Patterns are left to the adapter. An object with named properties is closed unless its
+//! schema opens it, because an unread key is a mistake.
 
 use std::collections::BTreeSet;
 

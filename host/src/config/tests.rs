@@ -1,4 +1,4 @@
-//! What the operator reads when something is wrong, and what holds when nothing is.
+//! The messages about a wrong configuration, and the values of a right one.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -529,7 +529,7 @@ proptest! {
         let key = KEYS[index.index(KEYS.len())].path;
         let mut world = World::new();
         let (table, leaf) = key.rsplit_once('.').unwrap();
-        // One letter more is sometimes another key.
+        // One more letter may spell another key.
         prop_assume!(KEYS.iter().all(|other| other.path != format!("{key}{letter}")));
         world.file(&format!("[{table}]\n{leaf}{letter} = 1"));
         let problems = world.load().unwrap_err();
@@ -587,7 +587,7 @@ impl World {
         load(self.sources.clone())
     }
 
-    /// The problems as text, with paths relative to this world.
+    /// Returns the problems as text, with paths relative to this world.
     fn relative(&self, problems: Problems) -> String {
         problems.to_string().replace(&format!("{}/", self.dir().display()), "")
     }

@@ -8,9 +8,9 @@
 //! compared before and after the chain is read. A process that connects, ends, and whose id the kernel gives to a
 //! foreign process before the host looks is then not recognised.
 //!
-//! Tool processes of an earlier run of the host may outlive it, and then have no parent here. They are recognised by
-//! the list of the earlier run, which covers their own children too, and by the mark in their environment, unless this
-//! host carries such a mark itself.
+//! Tool processes of an earlier run of the host may outlive it, and then have no parent here. The list of the earlier
+//! run identifies them and their own children, and so does the mark in their environment, unless this host carries such
+//! a mark itself.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -31,13 +31,13 @@ const DEPTH_MAX: usize = 4_096;
 /// The relation of a peer to this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// It neither descends from the host nor carries the mark of a tool.
+    /// A process that neither descends from the host nor carries the mark of a tool.
     Outside,
     /// A descendant of the host.
     Descendant,
     /// A leftover of an earlier run of a host, or a process with the mark of a tool.
     Left,
-    /// It has ended, or its parents cannot be read.
+    /// A process that has ended, or whose parents cannot be read.
     Unknown,
 }
 
@@ -121,7 +121,7 @@ fn relation(
             0 => return Some(Origin::Outside),
             parent => {
                 let of_parent = stat(parent)?;
-                // The id may belong to another process by now. It does not if the child still has this parent.
+                // The id may belong to another process by now, unless the child still has this parent.
                 if stat(child)? != of_child {
                     return None;
                 }

@@ -28,7 +28,7 @@ pub enum Caller {
 pub enum Identity {
     /// A user at a terminal of the host's user.
     Operator,
-    /// A process of a run. It is valid until the run ends.
+    /// A process of a run, valid until the run ends.
     Run(Weak<Run>),
 }
 

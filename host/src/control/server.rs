@@ -1,8 +1,8 @@
 //! The host's side of the control socket.
 //!
-//! It admits the host's own user, reads bounded lines, checks the right of each request and passes it to the pipeline.
-//! A client that stalls or floods occupies one slot for a bounded time. A terminal that got its slot releases the
-//! client slot and continues with frames.
+//! The server admits the host's own user, reads bounded lines, checks the right of each request and passes it to the
+//! pipeline. A client that stalls or floods occupies one slot for a bounded time. A terminal that got its slot releases
+//! the client slot and continues with frames.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

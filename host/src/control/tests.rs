@@ -98,14 +98,14 @@ async fn an_endless_line_is_cut_off_at_its_bound() {
     let flood = tokio::spawn(async move {
         let chunk = vec![b'x'; 64 * 1024];
         let mut sent = 0_usize;
-        // The host hangs up after the bound; until then, and not for long after, bytes are taken.
+        // The host disconnects after the bound and accepts bytes until shortly after it.
         while writer.write_all(&chunk).await.is_ok() {
             sent += chunk.len();
         }
         sent
     });
     let mut answer = Vec::new();
-    // The host may reset the connection with bytes unread; what it said before counts.
+    // The host may reset the connection with unread bytes; its earlier answer counts.
     let _ = reader.read_to_end(&mut answer).await;
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.contains("longer than 1048576 bytes"), "{answer}");
@@ -169,7 +169,7 @@ async fn whoever_asks_a_host_to_end_has_the_answer_before_it_ends() {
     let host = tokio::spawn(async move {
         let (.., reply) = inbox.recv().await.unwrap();
         reply.send(ControlReply::done("The host stops.")).unwrap();
-        // It had nothing to drain, so it ends at once.
+        // The host has nothing to drain, so it ends at once.
         answers.until_written().await;
         server.abort();
         drop(server.await);
@@ -203,7 +203,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let mut reader = tokio::io::BufReader::new(bytes.as_slice());
-            // Whatever it is, it is an answer or a sentence.
+            // Any answer or sentence is accepted.
             match line::read::<ControlRequest>(&mut reader, Duration::from_secs(1)).await {
                 Ok(request) => assert!(serde_json::to_string(&request).unwrap().contains("type")),
                 Err(error) => assert!(!error.to_string().is_empty()),
@@ -240,7 +240,7 @@ fn way(requests: mpsc::Sender<Asked>) -> server::Way {
     server::Way { requests, seats: None, runs, host: std::process::id(), answers: Answers::default(), refused }
 }
 
-/// A host that answers each request with its own words; it ends with the test.
+/// A host that answers each request with its own text; it ends with the test.
 fn host(home: &Path, clients_max: usize) -> tokio::task::JoinSet<()> {
     let listener = bind(home).unwrap();
     let (requests, mut inbox) = mpsc::channel::<Asked>(4);

@@ -326,7 +326,7 @@ pub enum ControlReply {
     HandoffCode {
         /// The session.
         session: String,
-        /// The code to send. It is shown only here.
+        /// The code to send, shown only here.
         code: String,
         /// End of its validity, Unix ms.
         expires_ms: i64,

@@ -22,7 +22,7 @@ use super::{PAYLOAD_BYTES_MAX, Reply, guarded};
 /// The longest method name, in bytes.
 const METHOD_BYTES_MAX: usize = 128;
 
-/// The host methods of one instance. They are called on threads of the plugin, so they must not block.
+/// The host methods of one instance. Plugins call them on their own threads, so no method may block.
 pub trait HostPort: Send + Sync + 'static {
     /// Answers a host method through `reply`.
     fn call(&self, method: &str, payload: Vec<u8>, reply: Reply);

@@ -14,7 +14,7 @@ use hermes_adapter_abi::{Instance, InstanceVt_Ref, status};
 
 use super::{Reply, callbacks, completion::completion};
 
-/// A created instance. It is safe to share and to call in any order.
+/// A created instance, which is safe to share and to call in any order.
 pub struct ForeignInstance {
     /// Valid until `destroy`; only passed back to `vtable`.
     this: *mut c_void,

@@ -24,10 +24,10 @@ const RTLD_NODELETE: c_int = 0x1000;
 /// The reason why a library cannot be used. The caller knows the file.
 #[derive(Clone, Debug, Error)]
 pub enum OpenError {
-    /// The system's loader refused it.
+    /// The system's loader refused the library.
     #[error("{0}")]
     Loader(String),
-    /// It has no root module.
+    /// The library has no root module.
     #[error("it exports no adapter root")]
     NoRoot,
     /// Its header belongs to another version of `abi_stable` or another calling convention.
@@ -38,7 +38,7 @@ pub enum OpenError {
     Layout(String),
 }
 
-/// An opened library. It stays open for the rest of the process.
+/// An opened library, which stays open for the rest of the process.
 #[derive(Clone, Copy)]
 pub struct Library {
     module: AdapterMod_Ref,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::human::{one_line, span};
 use super::{AdapterStatus, AgentStatus, StatusJson};
 
-/// The style sheet. It is served separately, so that the page needs no inline style.
+/// The style sheet, served separately so that the page needs no inline style.
 pub const STYLE: &str = include_str!("page.css");
 
 /// The longest reason that is shown, in characters.

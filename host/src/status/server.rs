@@ -1,8 +1,8 @@
 //! The status listener: a page, metrics, and two probes.
 //!
-//! It answers without a key, so it shows no secrets: no announced URL and no message text. On loopback the `Host`
-//! header must be a loopback name, so that a foreign web page cannot read it through DNS rebinding. Beyond loopback
-//! only metrics and probes are served; the page stays local.
+//! The listener needs no key, so it shows no secrets: no announced URL and no message text. On loopback the `Host`
+//! header must be a loopback name, so that a foreign web page cannot read the status through DNS rebinding. Beyond
+//! loopback only metrics and probes are served; the page stays local.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

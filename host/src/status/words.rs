@@ -138,7 +138,7 @@ impl From<crate::plugins::AdapterStatus> for AdapterStatus {
     }
 }
 
-/// A URL that an adapter announced. It may contain a key and is shown to the operator only.
+/// A URL that an adapter announced. Only the operator sees it, because it may contain a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announced {
     /// The label.

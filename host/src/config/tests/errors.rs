@@ -1,4 +1,4 @@
-//! Wrong files and the exact words about them.
+//! Wrong files and their exact messages.
 
 use super::*;
 

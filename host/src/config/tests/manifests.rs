@@ -1,8 +1,8 @@
-//! What manifests and schemas add.
+//! The effects of manifests and schemas.
 
 use super::*;
 
-/// A manifest with these fields, by its id.
+/// Returns a manifest with these fields, by its id.
 pub fn one(fields: Json) -> BTreeMap<String, Manifest> {
     let mut all = json!({ "schema": 1, "label": "Chat", "version": "1.0.0", "sdk": "1.0.0", "abi": 1 });
     for (key, value) in fields.as_object().unwrap() {

@@ -1,4 +1,4 @@
-//! When conversations begin anew, by instance and by type of chat.
+//! The rules for automatic resets, by instance and by chat type.
 
 use hermes_protocol::ChatType;
 
