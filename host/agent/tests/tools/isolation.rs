@@ -10,6 +10,9 @@ use crate::{Bench, context};
 /// Number of turns.
 const TURNS: usize = 1_000;
 
+/// One of this many turns starts descendants of every kind.
+const WITH_DESCENDANTS: usize = 5;
+
 /// Commands that run in parallel.
 const AT_ONCE: usize = 16;
 
@@ -25,8 +28,11 @@ async fn a_thousand_interleaved_turns_see_no_foreign_value() {
             let _room = room.acquire_owned().await.unwrap();
             tokio::task::yield_now().await;
             // A child, a grandchild, an orphan, and a process in a separate session.
-            let command = "echo $HERMES_SESSION_USER_ID; sh -c 'echo $HERMES_SESSION_USER_ID; (echo $HERMES_SESSION_KEY &)'; \
+            let descendants = "echo $HERMES_SESSION_USER_ID; sh -c 'echo $HERMES_SESSION_USER_ID; (echo $HERMES_SESSION_KEY &)'; \
                            setsid -w sh -c 'echo $HERMES_SESSION_ID'; echo ${HERMES_CRON_AUTO_DELIVER_CHAT_ID-none}";
+            let alone = "echo $HERMES_SESSION_USER_ID; echo $HERMES_SESSION_USER_ID; echo $HERMES_SESSION_KEY; \
+                         echo $HERMES_SESSION_ID; echo ${HERMES_CRON_AUTO_DELIVER_CHAT_ID-none}";
+            let command = if n % WITH_DESCENDANTS == 0 { descendants } else { alone };
             let inner = Arc::clone(&bench);
             let (spawned, handed) = (context.clone(), context);
             // A task that the turn spawns gets its context explicitly and inherits none.
