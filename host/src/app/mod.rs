@@ -149,7 +149,7 @@ pub enum RunError {
     System(#[source] std::io::Error),
 }
 
-/// The running host outside of the pipeline.
+/// The parts of the running host outside of the pipeline.
 pub struct App {
     pub(crate) host: Arc<Host>,
     pub(crate) adapters: Adapters,

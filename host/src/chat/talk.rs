@@ -366,7 +366,7 @@ impl Talk<'_> {
         }
     }
 
-    /// Ctrl-C: stops the running turn. A second one, or two without a running turn, leave.
+    /// Ctrl-C: stops the running turn. A second one within `AGAIN_WITHIN` leaves, also without a running turn.
     async fn interrupt(&mut self) -> Then {
         let now = Instant::now();
         let again = self.pressed.replace(now).is_some_and(|before| now - before < AGAIN_WITHIN);

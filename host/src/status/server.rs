@@ -200,8 +200,8 @@ async fn ready(State(shared): State<Shared>) -> Response {
     }
 }
 
-/// Returns the online adapters, or an error if none is online. The answer contains only names and states, because it is
-/// public.
+/// Returns the states of the adapters that should run, or an error if all of them are offline. The answer contains only
+/// names and states, because it is public.
 fn reachable(status: &StatusJson) -> Result<String, String> {
     // A file without a section has no instance, and a paused one is not expected to run.
     let is_meant = |adapter: &&AdapterStatus| {

@@ -32,7 +32,7 @@ const SYSTEM: &[&str] = &[
     "/run/systemd/resolve",
     "/run/nscd",
     "/var/lib/ca-certificates",
-    // Landlock hides other processes of the same user, because they are outside of its domain.
+    // Landlock denies access to processes outside of its domain, so other processes of the same user stay closed.
     "/proc",
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
