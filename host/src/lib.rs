@@ -67,6 +67,7 @@ pub mod tasks;
 pub mod tool_log;
 pub mod tools;
 pub mod turn;
+mod value_writes;
 pub mod wakes;
 mod working;
 

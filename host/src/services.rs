@@ -24,6 +24,7 @@ use crate::ingress::Ingress;
 use crate::plugins::{AdapterHandle, HostServices};
 use crate::status::human::one_line;
 use crate::store::{Change, CommandTx, NewFork, NewSession, RouteRow, SessionFilter, SessionRow, StoreError};
+use crate::value_writes::ValueWrites;
 
 /// The owner of the operator's sessions, on every instance.
 pub const OPERATOR: &str = "operator";
@@ -45,6 +46,7 @@ pub struct Services {
 struct Shared {
     host: Arc<Host>,
     ingress: Ingress,
+    value_writes: ValueWrites,
 }
 
 type Answer = Result<Vec<u8>, CallError>;
@@ -53,7 +55,8 @@ impl Services {
     /// Creates the services of `host`. Must be called inside its runtime.
     pub fn new(host: Arc<Host>) -> Self {
         let ingress = Ingress::new(Arc::clone(&host));
-        Self { shared: Arc::new(Shared { host, ingress }) }
+        let value_writes = ValueWrites::new(Arc::clone(&host.clock));
+        Self { shared: Arc::new(Shared { host, ingress, value_writes }) }
     }
 }
 
@@ -119,19 +122,22 @@ impl Shared {
         write(&json!({ "value": value }))
     }
 
-    async fn kv_set(&self, instance: &str, pair: KeyValue) -> Answer {
+    async fn kv_set(&self, instance: &Arc<str>, pair: KeyValue) -> Answer {
         let key = pair.key.checked()?;
         if pair.value.len() > KV_VALUE_BYTES_MAX {
             return Err(CallError::new("too_large", format!("a kept value has at most {KV_VALUE_BYTES_MAX} bytes")));
         }
+        let _turn = self.value_writes.turn(instance, key.len() + pair.value.len()).await;
         let scope = self.host.accounts.own(instance, instance);
         self.host.store.kv_set(&scope, key, &pair.value).await.map_err(refused)?;
         nothing()
     }
 
-    async fn kv_delete(&self, instance: &str, key: Key) -> Answer {
+    async fn kv_delete(&self, instance: &Arc<str>, key: Key) -> Answer {
+        let key = key.checked()?;
+        let _turn = self.value_writes.turn(instance, key.len()).await;
         let scope = self.host.accounts.own(instance, instance);
-        self.host.store.kv_delete(&scope, key.checked()?).await.map_err(unavailable)?;
+        self.host.store.kv_delete(&scope, key).await.map_err(unavailable)?;
         nothing()
     }
 
@@ -482,7 +488,10 @@ fn unavailable(error: StoreError) -> CallError {
 fn refused(error: StoreError) -> CallError {
     let code = match error {
         StoreError::Missing { .. } => "not_found",
-        StoreError::TitleTaken { .. } | StoreError::Conflict { .. } | StoreError::TooMany { .. } => "refused",
+        StoreError::TitleTaken { .. }
+        | StoreError::Conflict { .. }
+        | StoreError::TooMany { .. }
+        | StoreError::TooLarge { .. } => "refused",
         _ => "unavailable",
     };
     CallError::new(code, error.to_string())

@@ -23,6 +23,9 @@ const PAGE_BYTES_MAX: usize = 48 * 1024;
 const RECORD_TEXT_BYTES_MAX: usize = 16 * 1024;
 /// The maximum number of pages per conversation; the oldest are deleted first.
 const PAGES_MAX: u32 = 64;
+/// Pages of all conversations: less than the host lets an instance keep. The oldest pages of the conversation that was
+/// quiet longest make room.
+const PAGES_TOTAL_MAX: usize = 1_000;
 /// The minimum number of entries per read, if there are as many.
 const ENTRIES_AT_ONCE: usize = 40;
 /// The number of latest events remembered per conversation, to find the conversation of a turn.
@@ -307,6 +310,7 @@ impl Log {
             let extra = line.inbox.len().saturating_sub(INBOX_KEPT);
             line.inbox.drain(..extra);
         }
+        self.make_room(&mut state).await?;
         self.write_index(&state).await?;
         for (number, page) in &pages {
             self.host.kv().set(&page_key(conversation, *number), &json(page)).await?;
@@ -339,6 +343,7 @@ impl Log {
         let line = &mut state.index.conversations[at];
         line.first_page = 0;
         line.last_page = u32::try_from(pages.len() - 1).unwrap_or(PAGES_MAX);
+        self.make_room(&mut state).await?;
         self.write_index(&state).await?;
         for (number, page) in (0..).zip(&pages) {
             self.host.kv().set(&page_key(conversation, number), &json(page)).await?;
@@ -456,6 +461,14 @@ impl Log {
         })
     }
 
+    /// Deletes pages beyond the bound. The index follows: a page that is missing is an empty one.
+    async fn make_room(&self, state: &mut State) -> Result<(), CallError> {
+        for key in surplus(&mut state.index.conversations, PAGES_TOTAL_MAX) {
+            self.host.kv().delete(&key).await?;
+        }
+        Ok(())
+    }
+
     async fn write_index(&self, state: &State) -> Result<(), CallError> {
         self.host.kv().set("index", &json(&state.index)).await
     }
@@ -481,6 +494,21 @@ fn keep_tail(state: &mut State, conversation: &str, page: Page) {
         state.tails.pop_first();
     }
     state.tails.insert(conversation.to_owned(), page);
+}
+
+/// Takes the oldest pages beyond `pages_max` out of the conversations that were quiet longest, and returns their keys.
+/// Each conversation keeps its last page.
+fn surplus(conversations: &mut [Conversation], pages_max: usize) -> Vec<String> {
+    let pages = |c: &Conversation| c.last_page.saturating_sub(c.first_page) as usize + 1;
+    let extra = conversations.iter().map(pages).sum::<usize>().saturating_sub(pages_max);
+    let mut keys = Vec::new();
+    while keys.len() < extra {
+        let with_more = conversations.iter_mut().filter(|c| c.first_page < c.last_page);
+        let Some(quiet) = with_more.min_by_key(|c| c.updated_ms) else { break };
+        keys.push(page_key(&quiet.id, quiet.first_page));
+        quiet.first_page += 1;
+    }
+    keys
 }
 
 fn page_key(conversation: &str, number: u32) -> String {
@@ -524,4 +552,24 @@ fn join(records: Vec<Entry>) -> Vec<Entry> {
         }
     }
     entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conversation(id: &str, updated_ms: i64, (first_page, last_page): (u32, u32)) -> Conversation {
+        let (id, title) = (id.to_owned(), String::new());
+        let (unread, session, inbox, created_ms) = (false, None, Vec::new(), 0);
+        Conversation { id, title, created_ms, updated_ms, unread, session, inbox, first_page, last_page }
+    }
+
+    #[test]
+    fn the_oldest_pages_of_the_quietest_conversations_make_room_and_every_last_page_stays() {
+        let mut list = [conversation("new", 9, (0, 3)), conversation("old", 1, (4, 6)), conversation("one", 0, (2, 2))];
+        assert!(surplus(&mut list, 8).is_empty());
+        assert_eq!(surplus(&mut list, 5), ["log/old/4", "log/old/5", "log/new/0"]);
+        assert_eq!(list.each_ref().map(|c| (c.first_page, c.last_page)), [(1, 3), (6, 6), (2, 2)]);
+        assert_eq!(surplus(&mut list, 0), ["log/new/1", "log/new/2"], "nothing is left to give");
+    }
 }

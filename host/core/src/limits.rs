@@ -131,6 +131,12 @@ pub const FILE_BYTES_MAX: u64 = 100 << 20;
 pub const REPLY_BYTES_MAX: usize = 1 << 20;
 /// Size of a value that an adapter stores under one key.
 pub const KV_VALUE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of keys and values that one instance may keep.
+pub const KV_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of keys and values that one instance writes at once before it has to wait.
+pub const KV_BURST_BYTES: u32 = 4 << 20;
+/// Bytes of keys and values that one instance writes per second after that.
+pub const KV_BYTES_PER_S: u32 = 1 << 20;
 /// Size of a frame between the host and an adapter process.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
 /// `limits.turns_max`: concurrent turns.
@@ -141,6 +147,10 @@ pub const BACKGROUND_MAX: usize = 4;
 pub const INGRESS_QUEUE_MAX: usize = 1_024;
 /// `limits.stranger_events_max`: stored events of unknown senders per instance.
 pub const STRANGER_EVENTS_MAX: usize = 1_000;
+/// Events of unknown senders that one instance stores at once, of up to 16 KiB each; a larger one counts several times.
+pub const STRANGER_BURST_EVENTS: u32 = 64;
+/// Events of unknown senders that one instance stores per second after that.
+pub const STRANGER_EVENTS_PER_S: u32 = 1;
 /// `limits.retention_days`: retention of settled rows.
 pub const RETENTION_DAYS: u64 = 30;
 /// `limits.media_retention_s`: retention of media after its last unsettled row.

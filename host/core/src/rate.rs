@@ -128,6 +128,51 @@ const MINUTE_MS: i64 = 60_000;
 /// One message, in the thousandths that buckets count.
 const ONE: i64 = 1_000;
 
+/// Amount that is used up in any rhythm and refills evenly.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    full: i64,
+    per_s: i64,
+    /// Thousandths of the unit. A negative value is an amount that was borrowed.
+    left_milli: i64,
+    at_ms: i64,
+}
+
+impl Allowance {
+    /// Creates a full allowance of `full` units that regains `per_s` units per second.
+    pub fn new(full: u32, per_s: u32, now_ms: i64) -> Self {
+        let full = i64::from(full);
+        Self { full, per_s: i64::from(per_s).max(1), left_milli: full * ONE, at_ms: now_ms }
+    }
+
+    /// Takes an amount if it is left. A full allowance gives any amount.
+    pub fn take(&mut self, amount: u32, now_ms: i64) -> bool {
+        self.refill(now_ms);
+        let wanted = i64::from(amount).min(self.full) * ONE;
+        let is_left = self.left_milli >= wanted;
+        if is_left {
+            self.left_milli -= wanted;
+        }
+        is_left
+    }
+
+    /// Takes an amount and returns the time until it is refilled, in milliseconds.
+    pub fn borrow(&mut self, amount: u32, now_ms: i64) -> u64 {
+        self.refill(now_ms);
+        self.left_milli -= i64::from(amount) * ONE;
+        let missing = u64::try_from(self.left_milli.saturating_neg()).unwrap_or(0);
+        missing.div_ceil(self.per_s.unsigned_abs())
+    }
+
+    fn refill(&mut self, now_ms: i64) {
+        // A clock that was set back changes nothing.
+        let passed_ms = now_ms.saturating_sub(self.at_ms).max(0);
+        let gained = passed_ms.saturating_mul(self.per_s);
+        self.left_milli = self.left_milli.saturating_add(gained).min(self.full * ONE);
+        self.at_ms = now_ms;
+    }
+}
+
 /// Decision about a message of a bot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BotTurn {
@@ -196,6 +241,24 @@ mod tests {
 
     fn free(rates: &mut Rates, limits: RateLimits, user: &str, session: &str, now_ms: i64) -> bool {
         rates.take(limits, "a", user, session, now_ms) == Pace::Free
+    }
+
+    #[test]
+    fn an_allowance_gives_a_burst_and_then_its_rate() {
+        let mut rows = Allowance::new(2, 4, 0);
+        assert_eq!([rows.take(1, 0), rows.take(1, 0), rows.take(1, 0)], [true, true, false]);
+        assert!(!rows.take(1, 249) && rows.take(1, 250), "a quarter of a second for one of four");
+        assert!(!rows.take(1, 0), "a clock that was set back gives nothing");
+        assert!(rows.take(9, 60_000) && !rows.take(1, 60_000), "a full one gives an amount that never fits");
+    }
+
+    #[test]
+    fn a_borrowed_amount_is_waited_for_in_proportion() {
+        let mut bytes = Allowance::new(100, 50, 0);
+        assert_eq!([bytes.borrow(100, 0), bytes.borrow(50, 0), bytes.borrow(25, 0)], [0, 1_000, 1_500]);
+        assert_eq!(bytes.borrow(0, 1_000), 500);
+        assert_eq!(bytes.borrow(100, 60_000), 0, "it is full again and not fuller");
+        assert_eq!(bytes.borrow(1, 60_000), 20);
     }
 
     #[test]

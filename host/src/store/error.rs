@@ -44,6 +44,14 @@ pub enum StoreError {
         /// Limit.
         max: u32,
     },
+    /// The author of an adapter: it keeps more bytes than it may.
+    #[error("the {what} would have more than {} MiB; delete some first", bytes_max >> 20)]
+    TooLarge {
+        /// The values that are too large together.
+        what: String,
+        /// The bound, in bytes.
+        bytes_max: u64,
+    },
     /// The row does not exist.
     #[error("there is no {what}")]
     Missing {

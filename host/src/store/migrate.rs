@@ -12,8 +12,11 @@ use super::Result;
 use super::error::{Fault, StoreError};
 
 /// Migration steps from an empty file, numbered without gaps.
-pub(super) const MIGRATIONS: &[&str] =
-    &[include_str!("../../migrations/0001_initial.sql"), include_str!("../../migrations/0002_kept_messages.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/0001_initial.sql"),
+    include_str!("../../migrations/0002_kept_messages.sql"),
+    include_str!("../../migrations/0003_kv_usage.sql"),
+];
 /// `HRMS`: identifies the files of this program.
 const APPLICATION_ID: i64 = 0x4852_4d53;
 /// Copies that are kept.

@@ -49,6 +49,20 @@ fn a_file_of_version_1_is_copied_and_brought_forward() {
 }
 
 #[test]
+fn values_that_are_there_are_counted_by_the_migration() {
+    let home = Home::new();
+    let path = home.path();
+    let db = Connection::open(&path).unwrap();
+    migrate(&db, &path, &MIGRATIONS[..1]).unwrap();
+    db.execute("INSERT INTO kv VALUES ('a', 'k', 'é'), ('a', 'key', 'abc'), ('b', 'k', '')", []).unwrap();
+    migrate(&db, &path, MIGRATIONS).unwrap();
+    let mut usage = db.prepare("SELECT scope, keys, bytes FROM kv_usage ORDER BY scope").unwrap();
+    let usage = usage.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    let usage: Vec<(String, i64, i64)> = usage.map(Result::unwrap).collect();
+    assert_eq!(usage, [("a".to_owned(), 2, 9), ("b".to_owned(), 1, 1)]);
+}
+
+#[test]
 fn the_last_two_copies_stay() {
     let home = Home::new();
     let path = home.path();

@@ -263,6 +263,38 @@ async fn a_scope_has_room_for_so_many_values_and_can_still_change_them() {
 }
 
 #[tokio::test]
+async fn an_instance_has_room_for_so_many_bytes_over_all_of_its_accounts() {
+    let home = Home::new();
+    let (store, _) = home.store();
+    store.kv_set("a@1", "old", &"x".repeat(1_000)).await.unwrap();
+    store.kv_set("a", "offset", "12345678").await.unwrap();
+    // As if the instance kept 64 MiB less 100 bytes.
+    let filled = "UPDATE kv_usage SET bytes = bytes + 67107850 WHERE scope = 'a'";
+    store.write(|db| Ok(db.execute(filled, [])?)).await.unwrap();
+    let usage = async || {
+        let sum = "SELECT keys, bytes FROM kv_usage WHERE scope = 'a'";
+        store.read(|db| Ok(db.query_row(sum, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?)).await
+    };
+    assert_eq!(usage().await, Ok((1, 67_107_864)));
+    store.kv_set("a", "next", "x").await.unwrap_err();
+    let refused = store.kv_set("a@2", "next", &"x".repeat(100)).await.unwrap_err();
+    assert!(refused.to_string().contains("values of a") && refused.to_string().contains("64 MiB"), "{refused}");
+    assert_eq!(usage().await, Ok((1, 67_107_864)), "a refused write leaves nothing");
+    assert_eq!(store.kv_get("a", "next").await, Ok(None));
+    store.kv_set("a", "offset", "12345679").await.expect("a value of the same size is always taken");
+    for other in ["b", "ab", "a-b", "aA", "host", "observed:a"] {
+        store.kv_set(other, "next", &"x".repeat(1_000)).await.expect("its own room");
+    }
+    store.kv_delete("a@1", "old").await.unwrap();
+    store.kv_delete("a@1", "old").await.unwrap();
+    store.kv_set("a", "next", &"x".repeat(900)).await.expect("what was deleted leaves room");
+    assert_eq!(usage().await, Ok((2, 67_108_768)));
+    store.kv_set("a", "next", "x").await.unwrap();
+    store.write(|db| Ok(db.execute("DELETE FROM kv WHERE key = 'offset'", [])?)).await.unwrap();
+    assert_eq!(usage().await, Ok((1, 67_107_855)), "a row that goes by itself is counted, too");
+}
+
+#[tokio::test]
 async fn a_history_is_the_newest_messages_in_order_with_all_they_hold() {
     let home = Home::new();
     let (store, epoch) = home.store();
