@@ -16,6 +16,7 @@ mod moves;
 mod pace;
 mod places;
 mod rebind;
+mod strays;
 mod tasks;
 mod terminals;
 mod wakes;
@@ -206,6 +207,7 @@ impl Dispatcher {
     fn handle(&mut self, event: HostEvent) {
         match event {
             HostEvent::Inbound(inbound) => self.handle_inbound(inbound),
+            HostEvent::Stray(stray) => self.judge_stray(stray),
             HostEvent::Control(control) => self.handle_control(*control),
             HostEvent::Turn(news) => self.handle_turn(news),
             HostEvent::Delivery(news) => self.handle_delivery(news),
@@ -313,8 +315,7 @@ impl Dispatcher {
     fn admit(&mut self, inbound: Inbound) -> Option<Arrived> {
         let Inbound { id, instance, event, input, permit } = inbound;
         let adapter = self.host.adapter(&instance);
-        let trust =
-            adapter.as_ref().map_or(Trust::None, |adapter| Trust::of(adapter.trusted(), &adapter.capabilities()));
+        let trust = trust_in(adapter.as_ref());
         let admitted = self.host.live().access.admit(&instance, *event, &self.grants, trust);
         match admitted {
             Ok(event) => {
@@ -796,6 +797,11 @@ fn approved(kept: Option<&str>) -> BTreeSet<String> {
         tracing::error!(%error, "what was approved for always cannot be read; it is asked for again");
     });
     read.ok().flatten().unwrap_or_default()
+}
+
+/// Returns the trust in the word of an adapter about its senders.
+pub(crate) fn trust_in(adapter: Option<&AdapterHandle>) -> Trust {
+    adapter.map_or(Trust::None, |adapter| Trust::of(adapter.trusted(), &adapter.capabilities()))
 }
 
 /// Converts a row of the store into a route in memory.

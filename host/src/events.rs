@@ -21,6 +21,8 @@ use crate::tasks::RunTask;
 pub enum HostEvent {
     /// An event of an adapter is committed.
     Inbound(Inbound),
+    /// An event of a stranger came in and is not committed.
+    Stray(Stray),
     /// An authorized caller requests an operation of the host.
     Control(Box<Control>),
     /// A report of a session's lane.
@@ -83,6 +85,17 @@ pub struct Inbound {
     pub input: Option<Vec<Message>>,
     /// The slot in the queue between its adapter and the lanes; recovery needs none.
     pub permit: Permit,
+}
+
+/// An event of a stranger that the inbox does not hold.
+#[derive(Debug)]
+pub struct Stray {
+    /// The instance it came through.
+    pub instance: Arc<str>,
+    /// The event.
+    pub event: Box<Event>,
+    /// Gets the event back where it leads to something and has to be kept.
+    pub verdict: oneshot::Sender<Option<Box<Event>>>,
 }
 
 /// A slot in the queue between one instance and the lanes, released when a lane has the event.

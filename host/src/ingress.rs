@@ -7,6 +7,9 @@
 //! One task per instance accepts its events in the order of the calls, commits many of them at once, and forwards them
 //! in that order. A caller that disconnects changes nothing: a committed event is forwarded.
 //!
+//! Strangers cost no commit beyond a bound. Above it the dispatcher judges their event before it is written, in its
+//! order; it is written only where it leads to something. The others are acknowledged under [`NOT_KEPT`].
+//!
 //! An adapter does not lose its link because the host cannot process an event at present. While the host drains, events
 //! are committed and wait in the inbox. While the database cannot be written, the acknowledgement waits. While the
 //! shared capacity is full, each instance may have a few events that wait for it. An event is refused only if its
@@ -19,14 +22,17 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
+use hermes_core::limits::{STRANGER_BURST_EVENTS, STRANGER_EVENTS_PER_S};
+use hermes_core::rate::Allowance;
 use hermes_protocol::{CallError, Emitted, Event, EventKind};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::crash;
 use crate::deliver;
+use crate::dispatcher::trust_in;
 use crate::edits;
-use crate::events::{HostEvent, Inbound, Permit, Place};
+use crate::events::{HostEvent, Inbound, Permit, Place, Stray};
 use crate::host::Host;
 use crate::plugins::{AdapterHandle, terminal};
 use crate::status::human::one_line;
@@ -43,8 +49,18 @@ const LEFT_BYTES_MAX: usize = 4 << 20;
 /// The unit of these counts, in bytes; a smaller event counts as one unit.
 const ROOM_UNIT_BYTES: usize = 1 << 10;
 
-/// Shortest time between two log lines about refused events of one instance, in milliseconds.
-const REFUSED_EVERY_MS: i64 = 60_000;
+/// Bytes of events of one instance that are committed at once, so that the large events of one instance delay nobody
+/// else's; a larger event is committed alone.
+const ACCEPTING_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes up to which an event of a stranger counts as one.
+const STRANGER_EVENT_BYTES: usize = 16 << 10;
+
+/// The `inbox_id` of an event that the inbox does not hold; no row has it.
+pub const NOT_KEPT: i64 = 0;
+
+/// Shortest time between two log lines about one kind of loss of an instance.
+const TOLD_EVERY_MS: i64 = 60_000;
 
 /// The longest logged reason of a refused event, in characters.
 const REFUSED_CHARS_MAX: usize = 300;
@@ -110,10 +126,27 @@ enum Room {
     Awaited { _left: OwnedSemaphorePermit },
 }
 
+/// An event that was read.
+enum Taken {
+    /// A committed event.
+    Written(Written),
+    /// An event of a stranger beyond the bound, which the dispatcher judges first.
+    Stray(Box<Unwritten>),
+}
+
 /// An event after its commit.
-struct Taken {
+struct Written {
     emitted: Emitted,
     inbound: Option<Inbound>,
+}
+
+/// An event before its commit.
+struct Unwritten {
+    new: NewInbox,
+    event: Box<Event>,
+    /// True if the commit is repeated until the disk takes it.
+    waits: bool,
+    permit: Permit,
 }
 
 impl Ingress {
@@ -173,21 +206,29 @@ async fn take_all(
 ) {
     // The events of an earlier run come first.
     host.recovered.cancelled().await;
-    let places = Arc::new(Semaphore::new(host.live().config.limits.ingress_queue_max.max(1)));
+    let desk = Desk {
+        places: Arc::new(Semaphore::new(host.live().config.limits.ingress_queue_max.max(1))),
+        strangers: Mutex::new(Allowance::new(STRANGER_BURST_EVENTS, STRANGER_EVENTS_PER_S, host.now_ms())),
+        host,
+        instance,
+        shared,
+    };
     let mut accepting = FuturesOrdered::new();
-    let mut refusals = Refusals::default();
+    let mut accepting_bytes = 0;
+    let mut tallies = Tallies::default();
     loop {
         tokio::select! {
-            Some(next) = given.recv(), if accepting.len() < ACCEPTING_MAX => {
-                let accepted = accept(&host, &instance, &places, next.payload, (next.room, &shared));
-                accepting.push_back(async { (accepted.await, next.reply) });
+            Some(next) = given.recv(), if accepting.len() < ACCEPTING_MAX && accepting_bytes < ACCEPTING_BYTES_MAX => {
+                let bytes = next.payload.len();
+                accepting_bytes += bytes;
+                let accepted = desk.accept(next.payload, next.room);
+                accepting.push_back(async move { (accepted.await, next.reply, bytes) });
             }
-            Some((accepted, reply)) = accepting.next() => {
-                let answer = pass_on(&host, accepted).await;
-                if let Err(error) = &answer {
-                    refusals.note(&host, &instance, error);
-                }
-                // A caller that has stopped waiting gets a duplicate later.
+            Some((accepted, reply, bytes)) = accepting.next() => {
+                accepting_bytes -= bytes;
+                let answer = desk.pass_on(accepted).await;
+                tallies.note(&desk, &answer);
+                // A caller that has gone gets the event again as a duplicate.
                 let _ = reply.send(answer);
             }
             else => return,
@@ -195,31 +236,62 @@ async fn take_all(
     }
 }
 
-/// The counter of events of one instance that every host would refuse. An adapter that does not report them seems deaf.
+/// The way in of one instance.
+struct Desk {
+    host: Arc<Host>,
+    instance: Arc<str>,
+    /// Room between the instance and the lanes, in events.
+    places: Arc<Semaphore>,
+    /// Room for the events of all instances.
+    shared: Arc<Semaphore>,
+    /// Events of strangers that are written without a judgement.
+    strangers: Mutex<Allowance>,
+}
+
+/// Events of one instance that were not stored, for the log.
 #[derive(Default)]
-struct Refusals {
-    /// Refusals since the last log line.
+struct Tallies {
+    refused: Tally,
+    strangers: Tally,
+}
+
+impl Tallies {
+    fn note(&mut self, desk: &Desk, answer: &Reply) {
+        let (instance, now_ms) = (&desk.instance, desk.host.now_ms());
+        match answer {
+            // An adapter that does not report them seems deaf. Other refusals are temporary, and the adapter retries.
+            Err(error) if matches!(error.code.as_str(), "invalid" | "too_large") => {
+                desk.host.count_refused_event();
+                let Some(count) = self.refused.due(now_ms) else { return };
+                let why = one_line(&error.message, REFUSED_CHARS_MAX);
+                tracing::warn!(%instance, count, "refused an event of this adapter: {why}; its author has to mend it");
+            }
+            Ok(Emitted::New { inbox_id: NOT_KEPT }) => {
+                let Some(count) = self.strangers.due(now_ms) else { return };
+                tracing::info!(
+                    %instance, count,
+                    "unknown senders write too much: these messages were acknowledged and not stored"
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A number of events that the log names once a minute.
+#[derive(Default)]
+struct Tally {
+    /// Events since the last log line.
     untold: u64,
-    /// Time of the last log line, in milliseconds since the Unix epoch.
+    /// Time of the last log line.
     told_ms: Option<i64>,
 }
 
-impl Refusals {
-    fn note(&mut self, host: &Host, instance: &str, error: &CallError) {
-        // Other refusals are temporary, and the adapter retries them.
-        if !matches!(error.code.as_str(), "invalid" | "too_large") {
-            return;
-        }
-        host.count_refused_event();
-        let Some(count) = self.due(host.now_ms()) else { return };
-        let why = one_line(&error.message, REFUSED_CHARS_MAX);
-        tracing::warn!(instance, count, "refused an event of this adapter: {why}; its author has to mend it");
-    }
-
-    /// Counts a refusal; returns the number since the last log line, if another line is due.
+impl Tally {
+    /// Counts one; returns how many there were since the last line, where a line is due.
     fn due(&mut self, now_ms: i64) -> Option<u64> {
         self.untold += 1;
-        if self.told_ms.is_some_and(|told| now_ms.abs_diff(told) < REFUSED_EVERY_MS.unsigned_abs()) {
+        if self.told_ms.is_some_and(|told| now_ms.abs_diff(told) < TOLD_EVERY_MS.unsigned_abs()) {
             return None;
         }
         self.told_ms = Some(now_ms);
@@ -227,56 +299,111 @@ impl Refusals {
     }
 }
 
-/// Commits one event.
-async fn accept(
-    host: &Arc<Host>,
-    instance: &Arc<str>,
-    places: &Arc<Semaphore>,
-    payload: Vec<u8>,
-    (room, shared): (Room, &Arc<Semaphore>),
-) -> Result<Taken, CallError> {
-    let (mut event, text) = read(payload, host.live().config.limits.event_bytes_max)?;
-    let is_call = deliver::wanted(host.adapter(instance).as_ref(), &event).is_some();
-    let waits = is_call || can_wait(host, instance);
-    if let Some(why) = host.takes_nothing().filter(|_| !waits && !is_for_what_runs(&event)) {
-        // An adapter retries in both cases; a draining host keeps running.
-        let code = if host.draining.is_cancelled() { "unavailable" } else { "busy" };
-        return Err(CallError::new(code, why));
+impl Desk {
+    /// Commits one event, unless a judgement comes before.
+    async fn accept(&self, payload: Vec<u8>, room: Room) -> Result<Taken, CallError> {
+        let (host, instance) = (&self.host, &self.instance);
+        let (event, text) = read(payload, host.live().config.limits.event_bytes_max)?;
+        let is_call = deliver::wanted(host.adapter(instance).as_ref(), &event).is_some();
+        let is_late = can_wait(host, instance);
+        let waits = is_call || is_late;
+        if let Some(why) = host.takes_nothing().filter(|_| !waits && !is_for_what_runs(&event)) {
+            // An adapter retries in both cases; a draining host keeps running.
+            let code = if host.draining.is_cancelled() { "unavailable" } else { "busy" };
+            return Err(CallError::new(code, why));
+        }
+        let room = match room {
+            Room::Here(room) => Some(room),
+            // In order of arrival; nobody closes the semaphore.
+            Room::Awaited { _left } => Arc::clone(&self.shared).acquire_many_owned(units(text.len())).await.ok(),
+        };
+        crash::point("after_receive");
+        // Nobody closes the semaphore; an event without a slot would still be kept.
+        let place = Arc::clone(&self.places).acquire_owned().await.ok();
+        let permit: Permit = place.zip(room).map(|(place, room)| Place { _place: place, _room: room });
+        let received_ms = host.now_ms();
+        // Somebody waits for what becomes of an event that is no message of a chat platform: it has a row.
+        let is_judged = is_late && !is_call && self.is_strangers(&event) && !self.has_room_for_strangers(text.len());
+        let new = NewInbox {
+            instance: instance.to_string(),
+            event_id: host.accounts.own(instance, &event.event_id),
+            at_ms: if event.at_ms > 0 { event.at_ms } else { received_ms },
+            received_ms,
+            event: text,
+        };
+        let unwritten = Unwritten { new, event, waits, permit };
+        match is_judged {
+            true => Ok(Taken::Stray(Box::new(unwritten))),
+            false => self.write(unwritten).await.map(Taken::Written),
+        }
     }
-    let room = match room {
-        Room::Here(room) => Some(room),
-        // In order of arrival; nobody closes the semaphore.
-        Room::Awaited { _left } => Arc::clone(shared).acquire_many_owned(units(text.len())).await.ok(),
-    };
-    crash::point("after_receive");
-    // Nobody closes the semaphore; an event without a slot would still be kept.
-    let place = Arc::clone(places).acquire_owned().await.ok();
-    let permit: Permit = place.zip(room).map(|(place, room)| Place { _place: place, _room: room });
-    let received_ms = host.now_ms();
-    let new = NewInbox {
-        instance: instance.to_string(),
-        event_id: host.accounts.own(instance, &event.event_id),
-        at_ms: if event.at_ms > 0 { event.at_ms } else { received_ms },
-        received_ms,
-        event: text,
-    };
-    let dated_ms = event.at_ms;
-    match written(host, new, &event, waits).await {
-        Ok(Accepted::New(id)) => {
-            host.media.named(instance, crate::fetching::files(&event));
-            if dated_ms > 0 {
-                host.clocks.learn(instance, dated_ms, received_ms);
+
+    /// Returns true if nothing admits the sender of an event, by the grants that the dispatcher published.
+    fn is_strangers(&self, event: &Event) -> bool {
+        let trust = trust_in(self.host.adapter(&self.instance).as_ref());
+        let (live, grants) = (self.host.live(), self.host.grants());
+        live.access.tier_of(&self.instance, &event.chat, &event.sender, &grants, trust).is_none()
+    }
+
+    fn has_room_for_strangers(&self, bytes: usize) -> bool {
+        let events = u32::try_from(bytes.div_ceil(STRANGER_EVENT_BYTES)).unwrap_or(u32::MAX);
+        let mut allowance = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        allowance.take(events, self.host.now_ms())
+    }
+
+    /// Commits one event.
+    async fn write(&self, unwritten: Unwritten) -> Result<Written, CallError> {
+        let (host, instance) = (&self.host, &self.instance);
+        let Unwritten { new, mut event, waits, permit } = unwritten;
+        let (dated_ms, received_ms) = (event.at_ms, new.received_ms);
+        match written(host, new, &event, waits).await {
+            Ok(Accepted::New(id)) => {
+                host.media.named(instance, crate::fetching::files(&event));
+                if dated_ms > 0 {
+                    host.clocks.learn(instance, dated_ms, received_ms);
+                }
+                // The row has it, and no later step reads it.
+                event.raw = Value::Null;
+                let inbound = Inbound { id, instance: Arc::clone(instance), event, input: None, permit };
+                Ok(Written { emitted: Emitted::New { inbox_id: id.0 }, inbound: Some(inbound) })
             }
-            // The row has it, and no later step reads it.
-            event.raw = Value::Null;
-            let inbound = Inbound { id, instance: Arc::clone(instance), event, input: None, permit };
-            Ok(Taken { emitted: Emitted::New { inbox_id: id.0 }, inbound: Some(inbound) })
+            Ok(Accepted::Duplicate(id)) => {
+                host.media.let_go_again(instance, crate::fetching::files(&event));
+                Ok(Written { emitted: Emitted::Duplicate { duplicate_of: id.0 }, inbound: None })
+            }
+            Err(error) => Err(CallError::new("unavailable", error.to_string())),
         }
-        Ok(Accepted::Duplicate(id)) => {
-            host.media.let_go_again(instance, crate::fetching::files(&event));
-            Ok(Taken { emitted: Emitted::Duplicate { duplicate_of: id.0 }, inbound: None })
+    }
+
+    /// Hands an event to the dispatcher; returns the answer to its adapter.
+    async fn pass_on(&self, accepted: Result<Taken, CallError>) -> Reply {
+        let Written { emitted, inbound } = match accepted? {
+            Taken::Written(written) => written,
+            Taken::Stray(unwritten) => match self.judged(*unwritten).await? {
+                Some(unwritten) => self.write(unwritten).await?,
+                None => {
+                    self.host.count_event();
+                    return Ok(Emitted::New { inbox_id: NOT_KEPT });
+                }
+            },
+        };
+        if let Some(inbound) = inbound {
+            crash::point("after_inbox_commit");
+            self.host.count_event();
+            self.host.tell(HostEvent::Inbound(inbound)).await;
         }
-        Err(error) => Err(CallError::new("unavailable", error.to_string())),
+        Ok(emitted)
+    }
+
+    /// Asks the dispatcher, which has heard what came before, whether an event has to be kept.
+    async fn judged(&self, unwritten: Unwritten) -> Result<Option<Unwritten>, CallError> {
+        let Unwritten { new, event, waits, permit } = unwritten;
+        let (verdict, judged) = oneshot::channel();
+        self.host.tell(HostEvent::Stray(Stray { instance: Arc::clone(&self.instance), event, verdict })).await;
+        match judged.await {
+            Ok(event) => Ok(event.map(|event| Unwritten { new, event, waits, permit })),
+            Err(_) => Err(CallError::new("unavailable", "the host is stopping")),
+        }
     }
 }
 
@@ -325,17 +452,6 @@ async fn written(host: &Host, new: NewInbox, event: &Event, waits: bool) -> Resu
     }
 }
 
-/// Hands a committed event to the dispatcher; returns the reply to its adapter.
-async fn pass_on(host: &Arc<Host>, accepted: Result<Taken, CallError>) -> Reply {
-    let Taken { emitted, inbound } = accepted?;
-    if let Some(inbound) = inbound {
-        crash::point("after_inbox_commit");
-        host.count_event();
-        host.tell(HostEvent::Inbound(inbound)).await;
-    }
-    Ok(emitted)
-}
-
 /// Reads an event; refuses a payload that cannot be an event of a platform.
 fn read(payload: Vec<u8>, bytes_max: usize) -> Result<(Box<Event>, String), CallError> {
     if payload.len() > bytes_max {
@@ -374,12 +490,12 @@ mod tests {
 
     #[test]
     fn refused_events_are_told_once_a_minute_with_their_number() {
-        let mut refusals = Refusals::default();
-        assert_eq!(refusals.due(1_000), Some(1));
-        assert_eq!(refusals.due(1_001), None);
-        assert_eq!(refusals.due(60_999), None);
-        assert_eq!(refusals.due(61_000), Some(3));
-        assert_eq!(refusals.due(500), Some(1), "a clock that was set back keeps nothing silent");
+        let mut tally = Tally::default();
+        assert_eq!(tally.due(1_000), Some(1));
+        assert_eq!(tally.due(1_001), None);
+        assert_eq!(tally.due(60_999), None);
+        assert_eq!(tally.due(61_000), Some(3));
+        assert_eq!(tally.due(500), Some(1), "a clock that was set back keeps nothing silent");
     }
 
     #[test]

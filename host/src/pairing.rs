@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hermes_core::access::{Denial, Denied, Grants};
 use hermes_core::ids::SessionId;
 use hermes_core::pairing::{Approval, Claim, Claimant, Code, Guess, Offer, Offered, Over, PairingBook, PairingLimits};
+use hermes_core::rate::Allowance;
 use hermes_core::session::participant;
 use hermes_protocol::Purpose;
 use tokio::sync::oneshot;
@@ -40,7 +41,13 @@ pub struct Pairing {
     code_ms: i64,
     /// Unknown senders that were logged.
     told: BTreeSet<(String, String)>,
+    /// Log lines about strangers.
+    lines: Allowance,
 }
+
+/// Log lines about strangers that are written at once, and per second after that.
+const STRANGER_LINES_BURST: u32 = 32;
+const STRANGER_LINES_PER_S: u32 = 1;
 
 /// Unknown senders that are remembered; beyond that the list is cleared.
 const TOLD_MAX: usize = 1024;
@@ -123,7 +130,13 @@ impl Pairing {
             book: PairingBook::new(bounds, open, lockouts).with_offers(offers),
             code_ms: bounds.code_ms,
             told: BTreeSet::new(),
+            lines: Allowance::new(STRANGER_LINES_BURST, STRANGER_LINES_PER_S, 0),
         }
+    }
+
+    /// The codes that are open.
+    pub(crate) fn book(&self) -> &PairingBook {
+        &self.book
     }
 
     /// Applies an approval in memory. `by` is the author of the grant, `counted_as` the key of their count of wrong
@@ -234,16 +247,19 @@ impl Dispatcher {
         met
     }
 
-    /// Logs a sender without a reply, once per sender.
+    /// Writes one log line for each stranger who gets no answer, within the bound of such lines.
     fn tell_of_stranger(&mut self, instance: &str, denied: &Denied, why: &str) {
         let user: String = participant(&denied.event.sender).unwrap_or_default().chars().take(ID_CHARS_MAX).collect();
-        let told = &mut self.pairing.told;
+        let stranger = (instance.to_owned(), user);
+        let Pairing { told, lines, .. } = &mut self.pairing;
+        if told.contains(&stranger) || !lines.take(1, self.host.now_ms()) {
+            return;
+        }
         if told.len() >= TOLD_MAX {
             told.clear();
         }
-        if told.insert((instance.to_owned(), user.clone())) {
-            tracing::info!(instance, sender = ?user, why, "somebody who may not speak here gets no answer");
-        }
+        tracing::info!(instance, sender = ?stranger.1, why, "somebody who may not speak here gets no answer");
+        told.insert(stranger);
     }
 
     /// Admits a sender who sends a valid code; `None`: the text is no such code.
@@ -454,7 +470,7 @@ fn let_in(first_is_kept: bool, wrote_again: bool) -> &'static str {
 
 /// Returns the sender's stable id, and the name as one short line. The name appears in lists and sentences on which
 /// decisions about access are based, so it contains nothing invisible. `None`: the id is longer than any platform's.
-fn who(denied: &Denied) -> Option<(&str, String)> {
+pub(crate) fn who(denied: &Denied) -> Option<(&str, String)> {
     let sender = &denied.event.sender;
     let user = participant(sender).unwrap_or_default();
     let name = one_line(sender.name.as_deref().unwrap_or_default(), NAME_CHARS_MAX);

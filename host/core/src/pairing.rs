@@ -213,6 +213,37 @@ impl PairingBook {
         Offer::New { code, request }
     }
 
+    /// Returns true if [`PairingBook::offer`] answers this person now.
+    pub fn would_offer(&self, instance: &str, user: &str, now_ms: i64) -> bool {
+        if user.is_empty() || self.locked_until(&Guess::Redeem.counted_as(instance, user), now_ms).is_some() {
+            return false;
+        }
+        let open = self.open.iter().filter(|request| request.instance == instance && self.is_open(request, now_ms));
+        let (mine, others): (Vec<_>, Vec<_>) = open.partition(|request| request.user == user);
+        match mine.first() {
+            Some(mine) if now_ms.saturating_sub(mine.made_ms) < self.limits.interval_ms => {
+                mine.reminders < limits::PAIRING_REMINDERS_MAX
+            }
+            _ => others.into_iter().filter(|request| is_request(request)).count() < self.limits.open_max,
+        }
+    }
+
+    /// Returns true if [`PairingBook::redeem`] admits the sender of this text now.
+    pub fn would_redeem(&self, instance: &str, user: &str, text: &str, now_ms: i64) -> bool {
+        if user.is_empty() || !is_code(text) {
+            return false;
+        }
+        if self.locked_until(&Guess::Redeem.counted_as(instance, user), now_ms).is_some() {
+            return false;
+        }
+        let code = Code::entered(text);
+        let is_open = |request: &&PairingRequest| {
+            request.instance == instance && is_invitation(request) && self.is_open(request, now_ms)
+        };
+        let mut invitations = self.open.iter().filter(is_open);
+        invitations.any(|request| code.matches(&request.salt, &request.hash))
+    }
+
     /// Creates an invitation code; anyone who sends it gets access. Requests and wrong codes of unknown senders do not
     /// count here. Returns `None` if too many invitations are open.
     pub fn invite(&mut self, instance: &str, now_ms: i64, random: [u8; 32]) -> Option<(Code, PairingRequest)> {

@@ -15,6 +15,7 @@ mod doubts;
 mod edits;
 mod fetching;
 mod files;
+mod floods;
 mod handoff;
 mod handoff_meets;
 mod handoff_places;

@@ -295,6 +295,12 @@ impl World {
         self.block_on(call).map(|answer| serde_json::from_slice(&answer).unwrap())
     }
 
+    /// Calls a host method as the adapter would, without waiting for the answer.
+    pub fn services_call(&self, method: &str, payload: Value) -> BoxFuture<'static, Result<Vec<u8>, CallError>> {
+        let life = self.life();
+        life.services.call(&life.handle, method, payload.to_string().into_bytes())
+    }
+
     /// Hands an event over without waiting for the acknowledgement.
     pub fn give(&self, event: &Event) -> BoxFuture<'static, Result<Vec<u8>, CallError>> {
         let life = self.life();

@@ -171,6 +171,48 @@ fn wrong_invitations_lock_out_the_stranger_who_sent_them_and_no_invitation() {
 }
 
 #[test]
+fn a_stranger_who_would_be_answered_is_known_before() {
+    let mut book = book();
+    let mut seed = 0;
+    let mut answered = 0;
+    for now_ms in [0, 1, 2, 10 * MINUTE, 10 * MINUTE + 1, 10 * MINUTE + 2, HOUR, 2 * HOUR] {
+        for user in ["5", "6", "7", "8", ""] {
+            seed += 1;
+            let expected = book.would_offer("telegram", user, now_ms);
+            let offer = book.offer("telegram", user, "Ada", now_ms, random(seed));
+            assert_eq!(expected, !is_quiet(&offer), "{user} at {now_ms}: {offer:?}");
+            answered += usize::from(expected);
+        }
+    }
+    assert!(answered > 10, "{answered}");
+    let _invitations = (0..5).map(|seed| book.invite("telegram", 4 * HOUR, random(seed))).collect::<Vec<_>>();
+    assert!(book.would_offer("telegram", "9", 4 * HOUR), "invitations take no place");
+}
+
+#[test]
+fn a_code_that_would_admit_its_sender_is_known_before() {
+    let mut book = book();
+    let (code, _) = book.invite("telegram", 0, random(9)).unwrap();
+    assert!(book.would_redeem("telegram", "5", code.expose(), 0));
+    for _ in 0..5 {
+        let _ = book.redeem("telegram", "6", "", "AAAA2222", 0);
+    }
+    assert!(!book.would_offer("telegram", "6", 0), "locked out");
+    for (instance, user, text, now_ms) in [
+        ("slack", "5", code.expose(), 0),
+        ("telegram", "", code.expose(), 0),
+        ("telegram", "5", "AAAA2222", 0),
+        ("telegram", "5", "hello there", 0),
+        ("telegram", "5", code.expose(), HOUR),
+        ("telegram", "6", code.expose(), 0),
+    ] {
+        assert!(!book.would_redeem(instance, user, text, now_ms), "{instance} {user} {text} {now_ms}");
+    }
+    assert!(matches!(book.redeem("telegram", "5", "Ada", code.expose(), 0), Some(Approval::Granted { .. })));
+    assert!(!book.would_redeem("telegram", "6", code.expose(), 0));
+}
+
+#[test]
 fn neither_a_row_nor_a_debug_text_shows_the_code() {
     let mut book = book();
     let code = offered(&mut book, "5", 0, 1);

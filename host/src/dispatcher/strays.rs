@@ -1,0 +1,56 @@
+//! Events of strangers beyond the bound of [`crate::ingress`]: the inbox holds one of them only where it leads to
+//! something. Everybody else's order stays, since an instance hands in nothing behind an event that is not judged.
+
+use hermes_core::access::{Denial, Denied};
+use hermes_protocol::{Event, EventKind};
+
+use super::{Dispatcher, trust_in};
+use crate::events::Stray;
+use crate::fetching;
+use crate::pairing::{self, Met};
+
+impl Dispatcher {
+    /// Answers whether an event has to be kept; one that has not is over with this.
+    pub(super) fn judge_stray(&mut self, stray: Stray) {
+        let Stray { instance, event, verdict } = stray;
+        let trust = trust_in(self.host.adapter(&instance).as_ref());
+        let admitted = self.host.live().access.admit(&instance, *event, &self.grants, trust);
+        let kept = match admitted {
+            // The sender was admitted by what came before.
+            Ok(event) => Some(event.into_inner()),
+            Err(denied) if self.leads_somewhere(&instance, &denied) => Some(denied.event),
+            Err(denied) => self.send_away(&instance, *denied),
+        };
+        // An adapter whose host ends hands the event in again.
+        let _ = verdict.send(kept.map(Box::new));
+    }
+
+    /// Returns true if a denied event changes something or is answered.
+    fn leads_somewhere(&self, instance: &str, denied: &Denied) -> bool {
+        let event = &denied.event;
+        if event.kind == EventKind::Migrated && self.has_part_in(instance, &event.chat) {
+            return true;
+        }
+        let Some((user, _)) = pairing::who(denied) else { return false };
+        let now_ms = self.host.now_ms();
+        let book = self.pairing.book();
+        match denied.denial {
+            Denial::Silent { .. } => false,
+            Denial::Unlisted { .. } => book.would_redeem(instance, user, &event.text, now_ms),
+            Denial::Stranger => {
+                book.would_redeem(instance, user, &event.text, now_ms) || book.would_offer(instance, user, now_ms)
+            }
+        }
+    }
+
+    /// Meets a stranger who gets no answer. Returns the event if there is an answer after all.
+    fn send_away(&mut self, instance: &str, denied: Denied) -> Option<Event> {
+        match self.meet(instance, &denied) {
+            Met::Silence(_) => {
+                self.host.media.let_go(instance, fetching::files(&denied.event));
+                None
+            }
+            Met::Offer(..) | Met::Welcome(..) => Some(denied.event),
+        }
+    }
+}
