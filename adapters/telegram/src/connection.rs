@@ -4,10 +4,12 @@
 //! past updates whose events the host has committed. The offset is also stored in the
 //! host's key-value store, for servers that lose it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -21,12 +23,20 @@ use crate::webhook::Webhook;
 /// The requested kinds of updates.
 pub const ALLOWED_UPDATES: [&str; 5] =
     ["message", "edited_message", "channel_post", "edited_channel_post", "callback_query"];
+/// Kinds of updates that hold a message.
+const MESSAGES: [&str; 4] = ["message", "edited_message", "channel_post", "edited_channel_post"];
 /// The key of the next offset.
 const OFFSET_KEY: &str = "offset";
 /// The upper limit of update ids. A larger id is invalid, and an offset after it would never match an update.
 const UPDATE_ID_END: i64 = 1 << 40;
 /// The maximum number of updates per poll.
 const BATCH_MAX: u32 = 100;
+/// Chats whose updates are handed over at once; other calls of the instance find room beside them.
+const CHATS_AT_ONCE: usize = 16;
+/// Repeats of an event that the host had no room for.
+const BUSY_REPEATS_MAX: u32 = 20;
+/// Pause before such a repeat.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// The wait for further parts of an album after the last one. The parts arrive as separate updates in direct sequence.
 const ALBUM_PAUSE: Duration = Duration::from_millis(700);
 /// The maximum number of polls for further parts of an album; an album has at most ten parts.
@@ -113,9 +123,7 @@ impl Connection {
             if batch.is_empty() {
                 continue;
             }
-            for group in groups(&batch) {
-                self.hand_over(group, &me).await?;
-            }
+            self.hand_over_all(&batch, &me).await?;
             let next = next_offset(&batch);
             if next.is_none() || next == offset {
                 tokio::time::sleep(REPEATED_PAUSE).await;
@@ -174,6 +182,34 @@ impl Connection {
         Ok(batch)
     }
 
+    /// Hands over a batch. The chats are handed over concurrently, so that their events share a commit of the host; the
+    /// events of one chat follow each other, so that their order stays whatever the host refuses.
+    async fn hand_over_all(&self, batch: &[Value], me: &User) -> Result<(), ConnectError> {
+        for chats in by_chat(batch) {
+            let chats: Vec<_> = chats.into_iter().map(|groups| self.hand_over_in_order(groups, me)).collect();
+            stream::iter(chats).buffer_unordered(CHATS_AT_ONCE).try_collect::<()>().await?;
+        }
+        Ok(())
+    }
+
+    async fn hand_over_in_order(&self, groups: Vec<&[Value]>, me: &User) -> Result<(), ConnectError> {
+        for group in groups {
+            self.hand_over(group, me).await?;
+        }
+        Ok(())
+    }
+
+    /// Emits an event; repeats it for a while if the host has too many calls of this instance.
+    async fn emit(&self, event: &Event) -> Result<Emitted, CallError> {
+        for _ in 0..BUSY_REPEATS_MAX {
+            match self.host.emit(event).await {
+                Err(error) if error.code == "busy" => tokio::time::sleep(BUSY_PAUSE).await,
+                answer => return answer,
+            }
+        }
+        self.host.emit(event).await
+    }
+
     /// Emits the event of one update, or of the updates of one album.
     pub async fn hand_over(&self, group: &[Value], me: &User) -> Result<(), ConnectError> {
         let updates: Vec<Update> = group
@@ -205,7 +241,7 @@ impl Connection {
                 event.raw = update.clone();
             }
         }
-        match self.host.emit(&event).await {
+        match self.emit(&event).await {
             Ok(_) => {}
             // The host will never accept this event, and later updates must not be blocked.
             Err(error) if matches!(error.code.as_str(), "invalid" | "too_large") => {
@@ -278,6 +314,37 @@ fn next_offset(batch: &[Value]) -> Option<i64> {
 
 fn media_group(update: &Value) -> Option<&str> {
     update["message"]["media_group_id"].as_str().or_else(|| update["channel_post"]["media_group_id"].as_str())
+}
+
+/// Cuts a batch into stretches, and each stretch into its chats. A chat that moves is a stretch of its own: nothing of
+/// its new id is handed over before.
+fn by_chat(batch: &[Value]) -> Vec<Vec<Vec<&[Value]>>> {
+    let mut stretches = vec![BTreeMap::<_, Vec<_>>::new()];
+    for group in groups(batch) {
+        let moves = group.iter().any(moves);
+        if moves {
+            stretches.push(BTreeMap::new());
+        }
+        if let Some(stretch) = stretches.last_mut() {
+            stretch.entry(group.first().and_then(chat_id)).or_default().push(group);
+        }
+        if moves {
+            stretches.push(BTreeMap::new());
+        }
+    }
+    stretches.into_iter().map(|chats| chats.into_values().collect()).collect()
+}
+
+/// Returns the chat of an update.
+fn chat_id(update: &Value) -> Option<i64> {
+    let mut messages = MESSAGES.iter().map(|kind| &update[*kind]).chain([&update["callback_query"]["message"]]);
+    messages.find_map(|message| message["chat"]["id"].as_i64())
+}
+
+/// Returns true if an update gives a chat another id.
+fn moves(update: &Value) -> bool {
+    let message = &update["message"];
+    !message["migrate_to_chat_id"].is_null() || !message["migrate_from_chat_id"].is_null()
 }
 
 /// Splits a batch into groups with one event each: an update, or the adjacent updates of one album.

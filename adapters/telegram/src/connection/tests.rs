@@ -116,6 +116,60 @@ fn neighbours_of_one_album_are_one_group_and_others_stand_alone() {
     assert_eq!(sizes, [1, 2, 1, 1, 1]);
 }
 
+fn said(update: i64, chat: i64) -> Value {
+    json!({ "update_id": update, "message": {
+        "message_id": update, "date": 1, "text": "hi", "chat": { "id": chat, "type": "private" },
+        "from": { "id": chat, "first_name": "Ada" },
+    } })
+}
+
+#[test]
+fn a_batch_is_cut_by_chats_and_around_a_chat_that_moves() {
+    let pressed = json!({ "update_id": 3, "callback_query": { "id": "1", "message": { "chat": { "id": 5 } } } });
+    let edited = json!({ "update_id": 6, "edited_message": { "chat": { "id": 5 } } });
+    let moved = json!({ "update_id": 4, "message": { "chat": { "id": -5 }, "migrate_to_chat_id": -100 } });
+    let batch = [said(1, 5), said(2, 6), pressed, moved, said(5, 5), edited, json!({ "update_id": 7 }), said(8, -5)];
+    let ids = |groups: &Vec<&[Value]>| groups.iter().flat_map(|group| group.iter().filter_map(update_id)).collect();
+    let cut: Vec<Vec<Vec<i64>>> = by_chat(&batch).iter().map(|chats| chats.iter().map(ids).collect()).collect();
+    assert_eq!(cut, [vec![vec![1, 3], vec![2]], vec![vec![4]], vec![vec![7], vec![8], vec![5, 6]]]);
+}
+
+#[test]
+fn chats_of_one_batch_wait_for_one_acknowledgement_and_each_chat_keeps_its_order() {
+    let batch = [said(1, 5), said(2, 6), said(3, 5), said(4, 7)];
+    let base = server(move |method| match method {
+        "getMe" => (200, bot("hermes_bot")),
+        "getUpdates" => (200, json!({ "ok": true, "result": batch })),
+        _ => (200, json!({ "ok": true, "result": true })),
+    });
+    let config = json!({ "token": "42:A", "base_url": base });
+    let host = MockHost::setup("telegram").hold("emit").start::<Telegram>(config).expect("it starts");
+    host.connect().expect("the link opens");
+    let _run = host.run();
+    let mut chats: Vec<String> = (0..3).map(|_| host.next_event().chat.id).collect();
+    chats.sort();
+    assert_eq!(chats, ["5", "6", "7"]);
+    assert_eq!(host.emitted().len(), 3, "the second of a chat waits for the first");
+    assert_eq!(host.kv("offset"), None);
+}
+
+#[test]
+fn an_event_that_the_host_has_no_room_for_is_repeated_on_the_same_link() {
+    let base = server(move |method| match method {
+        "getMe" => (200, bot("hermes_bot")),
+        "getUpdates" => (200, json!({ "ok": true, "result": [said(1, 5)] })),
+        _ => (200, json!({ "ok": true, "result": true })),
+    });
+    let config = json!({ "token": "42:A", "base_url": base });
+    let setup = MockHost::setup("telegram").answer("emit", |_| Err(CallError::new("busy", "no room")));
+    let host = setup.start::<Telegram>(config).expect("it starts");
+    host.connect().expect("the link opens");
+    let _run = host.run();
+    let ids: Vec<String> = (0..2).map(|_| host.next_event().event_id).collect();
+    assert_eq!(ids[0], ids[1]);
+    assert_eq!(host.host_calls().iter().filter(|call| call.method == "kv.get").count(), 1, "one link");
+}
+
 #[test]
 fn the_next_poll_begins_behind_the_last_update_whatever_its_id() {
     let batch = |ids: &[Value]| ids.iter().map(|id| json!({ "update_id": id })).collect::<Vec<_>>();
