@@ -1,9 +1,7 @@
-//! What the running turn asks of people: whether anybody has to be asked at all, who,
-//! and what follows from what becomes of it.
+//! Questions of the running turn: whether one is necessary, who may answer it, and what follows from its end.
 //!
-//! The lane has the end of the line to the turn; the dispatcher has the book of what is
-//! open and judges answers. A question ends exactly once: by an answer, by its time, by
-//! the turn that does not wait any more, or with the turn.
+//! The lane holds the channel to the turn; the dispatcher holds the list of open questions and judges answers. A
+//! question ends exactly once: by an answer, by its timeout, when the turn no longer waits, or with the turn.
 
 use std::task::Poll;
 
@@ -28,76 +26,76 @@ use crate::host::Host;
 use crate::store::Change;
 use crate::tasks;
 
-/// What a turn hears that asks where nobody can be asked.
+/// The error for a turn in a chat where nobody can be asked.
 const NOBODY_HERE: &str = "nobody can be asked through this interface";
 
-/// What a turn hears that the host does by itself: nothing of it is said but its end.
+/// The error for a turn that the host runs by itself: only its end is reported.
 const ALONE: &str = "the host does this task by itself, and nobody is asked";
 
-/// What a turn hears whose action only an admin approves, when none is known.
+/// The error for an action that needs an admin when no admin is known.
 const NO_ADMIN: &str = "only an admin may approve this, and none has written to me here yet";
 
-/// What a turn hears whose action nobody could read.
+/// The error for an approval without a readable action.
 const NO_ACTION: &str = "an approval needs the action that is to be done, in words";
 
-/// What a turn hears that wanted no option at all.
+/// The error for a choice without options.
 const NO_OPTIONS: &str = "a question needs an option to choose";
 
-/// The questions of one turn that are open.
+/// The open questions of one turn.
 #[derive(Debug, Default)]
 pub struct Asks {
     open: Vec<Open>,
 }
 
-/// One of them.
+/// An open question.
 #[derive(Debug)]
 pub struct Open {
     question: Question,
     until: Instant,
-    /// Takes the answer; gone once it was given.
+    /// The channel of the answer; `None` once it was given.
     reply: Option<oneshot::Sender<Answer>>,
 }
 
-/// How a question ends without an answer.
+/// The end of a question without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// Its turn does not wait any more.
+    /// Its turn no longer waits.
     TakenBack,
-    /// Its time is over.
+    /// Its timeout has passed.
     Unanswered,
-    /// It was not asked, and why.
+    /// It was not asked, for this reason.
     NotAsked(String),
 }
 
-/// An answer on its way to the turn that waits for it, judged already.
+/// A judged answer on its way to the waiting turn.
 #[derive(Debug)]
 pub struct Given {
     /// The question.
     pub question: Box<Question>,
-    /// What was answered.
+    /// The answer.
     pub answer: Answer,
-    /// By whom, where that is to be told.
+    /// The name of the sender who answered, if it is shown.
     pub by: Option<String>,
-    /// What is to be said of it besides.
+    /// An additional sentence for the outcome.
     pub besides: Option<&'static str>,
-    /// Hears what became of it, where the answer was a command or words, which are answered themselves.
+    /// Receives the outcome if the answer was a command or text, which has its own reply.
     pub heard: Option<oneshot::Sender<String>>,
-    /// What it leaves to be written with the end of the question.
+    /// The changes to write with the end of the question.
     pub over: OverQuestion,
 }
 
 impl Asks {
-    /// Whether further questions wait.
+    /// Returns whether further questions of the turn have to wait.
     pub fn is_full(&self) -> bool {
         self.open.len() >= ASKS_PER_TURN_MAX
     }
 
-    /// Whether the turn waits for nobody.
+    /// Returns whether the turn has no open question.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Waits for the next question that ends without an answer; for ever when none is open. Cancel-safe.
+    /// Waits for the next question that ends without an answer; forever if none is open. Cancel-safe.
     pub async fn over(&mut self, clock: &dyn Clock) -> (String, Over) {
         let next = self.open.iter().min_by_key(|open| open.until);
         let next = next.map(|open| (open.question.id.clone(), open.until));
@@ -116,7 +114,7 @@ impl Asks {
         }
     }
 
-    /// Tells the turn that nobody answers any more; what is open stays to be closed.
+    /// Reports to the turn that its questions get no answer; they remain to be closed.
     pub fn give_up(&mut self) {
         for open in &mut self.open {
             open.answer(Answer::Gone);
@@ -128,7 +126,7 @@ impl Asks {
         Some(self.open.swap_remove(at))
     }
 
-    /// Takes everything that is open.
+    /// Takes all open questions.
     pub fn take_all(&mut self) -> Vec<Open> {
         std::mem::take(&mut self.open)
     }
@@ -137,14 +135,14 @@ impl Asks {
 impl Open {
     fn answer(&mut self, answer: Answer) {
         if let Some(reply) = self.reply.take() {
-            // A turn that does not wait any more has ended, or soon will.
+            // A turn that no longer waits has ended, or will end soon.
             let _ = reply.send(answer);
         }
     }
 }
 
 impl Lane {
-    /// The turn asks something: it is granted, refused, or put to somebody.
+    /// Handles a question of the turn: grants it, refuses it, or asks it.
     pub(super) async fn ask(&mut self, asked: Asked) {
         let Asked { ask, reply } = asked;
         let Some(running) = &self.running else { return };
@@ -162,7 +160,7 @@ impl Lane {
         };
         let denied = nobody.map(|why| Answer::Denied { why: Some(why.to_owned()) });
         if let Some(answer) = answer.or(denied) {
-            // A turn that does not wait any more needs no answer.
+            // A turn that no longer waits needs no answer.
             let _ = reply.send(answer);
             return;
         }
@@ -204,7 +202,7 @@ impl Lane {
         self.owe(posed).await;
     }
 
-    /// What is answered where nobody has to be asked.
+    /// Returns the answer of a question that needs no person.
     async fn without_asking(&mut self, approval: &Approval, tier: Tier) -> Option<Answer> {
         let settings = self.memory.settings(&self.host, &self.session).await.unwrap_or_default();
         let is_dangerous = approval.danger.is_some();
@@ -216,8 +214,9 @@ impl Lane {
         granted.then_some(Answer::Approved(if always { Verdict::Always } else { Verdict::Session }))
     }
 
-    /// For whom a turn asks, and what they may do: whoever may least of all whose words it answers, and of several
-    /// such the last one. Nobody lends others their rights by speaking after them.
+    /// Returns the person for whom a turn asks, with the tier: the sender with the least rights among those whose
+    /// messages it answers, and the last of several. A later message of a sender with more rights does not raise the
+    /// rights of the turn.
     fn requester(&self, running: &Running) -> (Sender, Tier) {
         let all = running.said_by.iter().rev();
         let all = all.map(|spoken| (&spoken.sender, self.tier_of(&spoken.instance, &spoken.chat, &spoken.sender)));
@@ -231,7 +230,7 @@ impl Lane {
         )
     }
 
-    /// What somebody may do by now; what they might when the turn began does not count.
+    /// Returns the current tier of a sender; the tier at the start of the turn does not count.
     pub(super) fn tier_of(&self, instance: &str, chat: &Chat, sender: &Sender) -> Tier {
         let adapter = self.host.adapter(instance);
         let trust =
@@ -242,7 +241,7 @@ impl Lane {
 
     fn options(&self, ask: &Ask, tier: Tier) -> Vec<hermes_protocol::ChoiceOption> {
         match ask {
-            // Whoever is asked about what is dangerous is an admin.
+            // A dangerous action is always put to an admin.
             Ask::Approval(approval) => {
                 asking::approval_options(key(ask).is_some(), tier >= Tier::Admin || approval.danger.is_some())
             }
@@ -250,7 +249,7 @@ impl Lane {
         }
     }
 
-    /// Lets the dispatcher open the question, in this chat or in that of an admin. `None`: nobody can be asked.
+    /// Asks the dispatcher to open the question, in this chat or in that of an admin. `None`: nobody can be asked.
     async fn register(&self, question: Question, requester: Tier) -> Option<Question> {
         let (reply, opened) = oneshot::channel();
         let elsewhere = requester < question.needs;
@@ -272,7 +271,7 @@ impl Lane {
             (false, true) => format!("**May I do this for {name}?**"),
             (false, false) => "**May I do this?**".to_owned(),
         };
-        // One line, so that nothing in it looks like the host's own words.
+        // One line, so that nothing in it looks like a text of the host.
         let why = asking::shown(host, &approval.why, ASK_TEXT_CHARS_MAX / 3);
         let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
         let why = if why.is_empty() { why } else { format!("The agent says: {why}") };
@@ -281,15 +280,15 @@ impl Lane {
             let who = if several || question.addressee.is_some() { " Only an admin may approve it." } else { "" };
             format!("This looks dangerous: {what}.{who}")
         });
-        // What is dangerous stands before a command that may be long enough to hide it.
+        // The danger stands before a command that may be long enough to hide it.
         let texts = [Some(head), danger, Some(asking::fenced(host, &approval.action)), Some(why)];
         texts.into_iter().flatten().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
     }
 
-    /// Somebody answered: the turn goes on with it, and the question is closed.
+    /// Gives an answer to the turn, which continues, and closes the question.
     pub(super) async fn answered(&mut self, given: Given) {
         let Given { question, answer, by, besides, heard, mut over } = given;
-        // Words and commands have an answer of their own.
+        // Text and commands have their own reply.
         over.says = heard.is_none();
         let open = self.running.as_mut().and_then(|running| running.asks.take(&question.id));
         let Some(mut open) = open else {
@@ -324,7 +323,7 @@ impl Lane {
         self.tell_origin(told).await;
     }
 
-    /// Keeps what was approved for this conversation; returns what has to be written. `None`: there is no room.
+    /// Remembers an approval for this conversation; returns the changes to write. `None`: the list is full.
     async fn keep(&mut self, question: &Question, answer: &Answer) -> Option<Vec<Change>> {
         let Some(key) = question.key.clone().filter(|_| *answer == Answer::Approved(Verdict::Session)) else {
             return Some(Vec::new());
@@ -338,7 +337,7 @@ impl Lane {
         Some(vec![Change::Settings { session: self.session.clone(), settings }])
     }
 
-    /// A question ends without an answer.
+    /// Ends a question without an answer.
     pub(super) async fn not_answered(&mut self, id: &str, how: Over) {
         let Some(mut open) = self.running.as_mut().and_then(|running| running.asks.take(id)) else { return };
         let (given, became, told) = match &how {
@@ -370,7 +369,7 @@ impl Lane {
         }
     }
 
-    /// Closes what a turn left open that is over.
+    /// Closes the open questions of a turn that has ended.
     pub(super) async fn close_asks(&self, open: Vec<Open>) {
         for mut open in open {
             open.answer(Answer::Gone);
@@ -385,15 +384,16 @@ impl Lane {
     }
 }
 
-/// Lets whoever answered in words hear what became of it.
+/// Reports the outcome to the sender of an answer in text.
 fn tell(heard: Option<oneshot::Sender<String>>, outcome: &str) {
     if let Some(heard) = heard {
-        // Whoever answered may have gone away.
+        // The receiver may have stopped waiting.
         let _ = heard.send(outcome.to_owned());
     }
 }
 
-/// Why nobody can be asked this. It is said to the turn instead of asking for less than it wanted.
+/// Returns the reason for which this cannot be asked. The turn gets the reason; the host does not ask for less than it
+/// requested.
 fn cannot_be_asked(host: &Host, ask: &Ask) -> Option<String> {
     let is_empty = |text: &str| asking::shown(host, text, 1).is_empty();
     match ask {
@@ -410,7 +410,7 @@ fn cannot_be_asked(host: &Host, ask: &Ask) -> Option<String> {
     }
 }
 
-/// What somebody must be to answer.
+/// Returns the tier that an answer needs.
 fn needs(ask: &Ask) -> Tier {
     match ask {
         Ask::Approval(approval) if approval.danger.is_some() => Tier::Admin,
@@ -434,7 +434,7 @@ fn key(ask: &Ask) -> Option<String> {
     }
 }
 
-/// What is waited for, in one line.
+/// Returns the subject of a question in one line.
 fn headline(ask: &Ask) -> &str {
     match ask {
         Ask::Approval(approval) => &approval.action,

@@ -1,12 +1,11 @@
-//! A long conversation goes on from a summary of itself.
+//! Compression: a long conversation continues from a summary of itself.
 //!
-//! The runtime sums up, outside of any turn (see [`super::summary`]): nothing it says reaches a chat or the
-//! transcript. It happens because of `/compress`, and after a turn whose history no longer fitted into the model's
-//! window. Meanwhile the session is busy, so whatever is said waits, and an
-//! interruption waits too ([`Lane::is_compressing`]). When it is done the session is
-//! ended, another one begins with the summary and the last turn, and every chat leads
-//! there. When it fails nothing has changed. The order stays in the inbox until then,
-//! so after a crash it is obeyed again.
+//! The runtime writes the summary outside of any turn (see [`super::summary`]), so nothing of its output reaches a chat
+//! or the transcript. `/compress` starts a compression, and so does a turn whose history no longer fits into the
+//! model's window. Meanwhile the session is busy: messages wait, and so does an interruption
+//! ([`Lane::is_compressing`]). Afterwards the session is ended, another one begins with the summary and the last turn,
+//! and every chat is bound to it. A failed compression changes nothing. The order stays in the inbox until then, so it
+//! is carried out again after a crash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,28 +27,29 @@ use crate::handoff::Lease;
 use crate::status::human::counted;
 use crate::store::{Change, CommandTx, NewFork, NewSummary};
 
-/// Fewer messages than this are not worth a summary.
+/// The smallest number of messages that is summarized.
 const MESSAGES_MIN: usize = 4;
 
-/// Turns that are kept as they are, so that the conversation goes on where it was.
+/// Turns that are kept unchanged, so that the conversation continues seamlessly.
 const KEPT_TURNS: u32 = 1;
 
-/// The time that a summary may take, in all its pieces.
+/// The time limit of a summary, in all its pieces.
 const SUMMARY: Duration = Duration::from_secs(600);
 
 /// The notice when a conversation no longer fits.
 pub(super) const OUTGROWN: &str = "This conversation has become longer than the model can read. Its oldest messages are \
     being summarized; `/new` starts a fresh conversation.";
 
-/// A summary that is being written.
+/// A summary in progress.
 pub struct Compressing {
     place: Place,
     task: JoinHandle<Summary>,
     cancel: CancellationToken,
     until: Instant,
-    /// Messages it sums up.
+    /// Messages that it summarizes.
     messages: usize,
-    /// Whether the host began it because the conversation no longer fits: the chat knows already, and hears no more.
+    /// Whether the host started it because the conversation no longer fits: the chat was notified already and gets no
+    /// further notice.
     by_itself: bool,
 }
 
@@ -60,7 +60,7 @@ impl Drop for Compressing {
     }
 }
 
-/// Waits for the summary; for ever when none is being written. Cancel-safe.
+/// Waits for the summary; forever if none is in progress. Cancel-safe.
 pub(super) async fn next(compressing: &mut Option<Compressing>) -> Summary {
     let Some(compressing) = compressing else { return std::future::pending().await };
     let written = tokio::select! {
@@ -74,12 +74,12 @@ pub(super) async fn next(compressing: &mut Option<Compressing>) -> Summary {
 }
 
 impl Lane {
-    /// Whether the history is being compressed, so that nothing may end or replace it.
+    /// Returns whether the history is being compressed, so that nothing may end or replace it.
     pub(super) fn is_compressing(&self) -> bool {
         self.compressing.is_some()
     }
 
-    /// Begins to compress the session; `about` is what the summary should look out for.
+    /// Starts a compression of the session; `about` is the focus of the summary.
     pub(super) async fn compress(&mut self, place: Place, about: &str) {
         let remembered = self.memory.read(&self.host, &self.session).await;
         let messages = remembered.history.len();
@@ -92,15 +92,15 @@ impl Lane {
         self.begin_to_compress(place, about, false).await;
     }
 
-    /// Whether the conversation is to be compressed because it does not fit any more. After an attempt, the next
-    /// ones wait for some turns.
+    /// Returns whether the conversation has to be compressed because it no longer fits. After an attempt, the next one
+    /// waits for some turns.
     pub(super) fn is_outgrown(&mut self, place: &Place, left_out: usize) -> bool {
         let is_possible = left_out > 0 && place.can_deliver_later() && !self.draining && self.guard.is_idle();
         let is_handed_over = || self.host.handoffs.lease(&self.session).is_some();
         is_possible && !is_handed_over() && self.memory.is_outgrown(MESSAGES_MIN)
     }
 
-    /// Compresses a conversation that does not fit any more, without an order.
+    /// Compresses a conversation that no longer fits, without an order.
     pub(super) async fn compress_by_itself(&mut self, place: Place) {
         tracing::info!(session = %self.session, "the conversation is longer than the model's window; it is compressed");
         self.begin_to_compress(place, "", true).await;
@@ -119,7 +119,7 @@ impl Lane {
         };
         let cancel = CancellationToken::new();
         let task = tokio::spawn(sum_up(Arc::clone(&self.host), original, cancel.clone()));
-        // What is said meanwhile waits behind it.
+        // Messages during the compression wait after it.
         let by = String::new();
         let arrival = Arrival { inbox: place.inbox, by, wish: BusyMode::Queue, join: Join::OwnTurn };
         let _ = self.guard.arrive(arrival, self.now());
@@ -127,7 +127,7 @@ impl Lane {
         self.compressing = Some(Compressing { place, task, cancel, until, messages, by_itself });
     }
 
-    /// The summary is there, or there will be none.
+    /// Handles the end of the summary, with or without a result.
     pub(super) async fn compressed(&mut self, summary: Summary) {
         let Some(compressing) = self.compressing.take() else { return };
         if let Some(words) = self.leased(compressing.place.inbox).await {
@@ -171,7 +171,8 @@ impl Lane {
         self.memory.forget();
     }
 
-    /// A session that is handed over meanwhile goes on as it is: what opens it in its chat waits for no summary.
+    /// Ends the compression of a session whose handoff begins meanwhile: the event that opens the conversation does not
+    /// wait for a summary.
     pub(super) async fn compress_no_more(&mut self, heard: InboxId) {
         let opens = |lease: &Lease| lease.inbox == Some(heard);
         if !self.is_compressing() || !self.host.handoffs.lease(&self.session).as_ref().is_some_and(opens) {
@@ -182,7 +183,7 @@ impl Lane {
         }
     }
 
-    /// Says why the session is as it was.
+    /// Reports the reason for which the session is unchanged.
     pub(super) async fn not_compressed(&mut self, compressing: Compressing, why: &str) {
         let why = self.host.live().masker.mask(why).trim_end_matches('.').to_owned();
         if compressing.by_itself {
@@ -194,7 +195,7 @@ impl Lane {
         self.free();
     }
 
-    /// What waited goes on.
+    /// Releases the messages that waited.
     fn free(&mut self) {
         self.guard.finished();
     }

@@ -1,7 +1,6 @@
-//! What people do with a conversation as such: name it, take something back, say it
-//! again, go another way from here, see what it cost.
+//! Operations on a conversation as a whole: title, undo, retry, branch, usage.
 //!
-//! Each is one transaction with its answer. Nothing here deletes anything.
+//! Each is one transaction with its reply. None deletes anything.
 
 use hermes_agent::Message;
 use hermes_core::ids::SessionId;
@@ -13,71 +12,71 @@ use crate::context::{Heard, Place};
 use crate::status::human::{counted, echo, one_line};
 use crate::store::{Change, CommandTx, NewFork, SessionFilter, SessionRow, Store, StoreError};
 
-/// Turns that one `/undo` takes back at most.
+/// The largest number of turns that one `/undo` takes back.
 pub const UNDO_TURNS_MAX: u32 = 100;
 
-/// Conversations that `/usage` names one by one.
+/// Conversations that `/usage` lists individually.
 const USAGE_ROWS: u32 = 5;
 
 const NOTHING_SAID: &str = "Nothing was said in this conversation yet.";
 
-/// What somebody wants of a conversation.
+/// A requested operation on a conversation.
 #[derive(Debug)]
 pub struct Wish {
-    /// Who wants it, as sessions name their owner.
+    /// The requester, as sessions name their owner.
     pub owner: Option<String>,
-    /// The stored key of the chat it was said in.
+    /// The stored key of the chat of the request.
     pub key: String,
-    /// Whether they may change what several people share without having begun it.
+    /// Whether the requester may change a shared conversation of another owner.
     pub is_staff: bool,
     /// Whether several people share the conversation.
     pub several: bool,
-    /// What it is.
+    /// The operation.
     pub kind: WishKind,
 }
 
-/// The things that can be wanted.
+/// The kinds of operations.
 #[derive(Debug)]
 pub enum WishKind {
-    /// Answer the last message again; the event asks for it.
+    /// Answer the last message again; the event requests that.
     Retry(Box<Heard>),
     /// Take the last turns back.
     Undo(u32),
-    /// Bring back what was taken back last.
+    /// Restore the last turns that were taken back.
     Redo,
-    /// Name it, or say its name.
+    /// Set or show the title.
     Title(Option<String>),
-    /// Go another way from here, under this title.
+    /// Start a branch with this title.
     Branch(Option<String>),
-    /// Go on from a summary, which looks out for this.
+    /// Continue from a summary with this focus.
     Compress(String),
     /// List conversations, page by page from 1.
     List(u32),
-    /// Go on with another one.
+    /// Continue with another conversation.
     Resume(String),
-    /// Let go of one that came from the terminal.
+    /// Release a conversation that came from the terminal.
     Return,
-    /// Go on with one that the terminal offered.
+    /// Continue with a conversation that the terminal offered.
     Claim(SessionId),
-    /// Say what it cost.
+    /// Show the usage.
     Usage,
 }
 
-/// An answer, and what changes with it.
+/// A reply, and the changes of the same transaction.
 pub(super) struct Said {
     pub(super) words: String,
     pub(super) changes: Vec<Change>,
 }
 
 impl Said {
-    /// Nothing but words.
+    /// Creates a reply without changes.
     pub(super) fn only(words: impl Into<String>) -> Self {
         Self { words: words.into(), changes: Vec::new() }
     }
 }
 
 impl Lane {
-    /// Does what is wanted, and answers.
+    /// Carries out an operation and replies.
     pub(super) async fn converse(&mut self, place: Place, wish: Wish) {
         let Wish { ref owner, ref key, .. } = wish;
         let said = match wish.kind {
@@ -100,7 +99,7 @@ impl Lane {
         self.answer_order(&place, said.unwrap_or_else(|error| Said::only(unreadable(&error)))).await;
     }
 
-    /// Writes an answer with what changes. Returns whether it is written.
+    /// Writes a reply with its changes. Returns whether they are written.
     pub(super) async fn answer_order(&self, place: &Place, said: Said) -> bool {
         let Said { words, changes } = said;
         let reply = place.say(&self.host, Purpose::Reply, words).await;
@@ -135,8 +134,8 @@ impl Lane {
         Ok(Said { words, changes: vec![Change::Redo { session: self.session.clone(), number: taken.number }] })
     }
 
-    /// Answers the last message again. Its former answer is taken back, and this event hears it in one transaction;
-    /// so a crash in between loses neither.
+    /// Answers the last message again. One transaction takes the former answer back and assigns the message to this
+    /// event, so a crash in between loses neither.
     async fn retry(&mut self, place: Place, mut heard: Heard) {
         let last = match self.host.store.last_turns(&self.session, 1).await {
             Ok(last) => last.into_iter().next().filter(|turn| !turn.heard.is_empty()),
@@ -187,7 +186,7 @@ impl Lane {
                 self.host.carry(ids, order.reply).await;
                 true
             }
-            // Tried again like every order, and told in the log.
+            // Retried like every order, and logged.
             Err(_) => self.write_order(order).await,
         };
         if written {
@@ -196,7 +195,7 @@ impl Lane {
         }
     }
 
-    /// What ends the session that this one, not written yet, takes over from.
+    /// Returns the changes that end the session which this unwritten one replaces.
     pub(super) fn takeover_changes(&self) -> Vec<Change> {
         let takeover = self.birth.as_ref().and_then(|birth| birth.takeover.as_ref());
         let end = takeover.map(|takeover| Change::EndSession {
@@ -246,7 +245,7 @@ impl Lane {
             Some(row) => vec![format!("- This conversation: {}", costs(row.turns, &row.usage))],
             None => vec![format!("- This conversation: {}", costs(0, &Usage::default()))],
         };
-        // Without an owner nothing else is theirs.
+        // Without an owner the requester has no other conversations.
         if let Some(owner) = owner {
             let all = self.host.store.usage_of(owner).await?;
             lines.push(format!(
@@ -267,7 +266,7 @@ impl Lane {
         Ok(Said::only(lines.join("\n")))
     }
 
-    /// The title that a session without one gets after what was said.
+    /// Returns the title for a session without one after the first message.
     pub(super) fn title_after(&self, heard: &Heard) -> Option<String> {
         if self.memory.is_named() {
             return None;
@@ -276,7 +275,7 @@ impl Lane {
         title_from(said.unwrap_or(heard.event.get().text.as_str()))
     }
 
-    /// Names the session, unless it has a title.
+    /// Sets the title of the session unless it has one.
     pub(super) async fn name_after(&mut self, title: &str) {
         match self.host.store.session_name_after(&self.session, title).await {
             Ok(_) => self.memory.name(),
@@ -286,7 +285,7 @@ impl Lane {
     }
 }
 
-/// How a conversation is called in answers.
+/// Returns the display name of a conversation.
 pub(super) fn called(row: &SessionRow) -> String {
     match &row.title {
         Some(title) => format!("**{}**", one_line(title, 100)),

@@ -1,12 +1,10 @@
 //! Messages whose files are still with their platform.
 //!
-//! Such a message waits here until its files are there ([`crate::fetching`]), and what
-//! the same person says behind it waits with it, so that the order stays. Everything
-//! else passes by: orders, buttons, what others say, the turn that runs. Parts of an
-//! album come out together.
+//! Such a message waits here until its files have arrived ([`crate::fetching`]). Later messages of the same sender wait
+//! with it, so that the order stays. Other events pass: orders, buttons, messages of other senders, the running turn.
+//! Parts of an album are released together.
 //!
-//! What waits here is `accepted` in the inbox, with its references, and the guard has
-//! not heard of it.
+//! A waiting message is `accepted` in the inbox, with its references, and the guard does not know it yet.
 
 use std::collections::VecDeque;
 use std::future;
@@ -23,10 +21,10 @@ use crate::fetching::{self, Fetched};
 use crate::host::Host;
 use crate::store::{Change, CommandTx};
 
-/// Messages of one session whose files are asked for at once; others wait for them, in order.
+/// Messages of one session whose files are requested at once; others wait for them, in order.
 const FETCHING_MAX: usize = 2;
 
-/// Who waits until files are there. Most lanes never have any.
+/// The messages that wait for files. Most lanes never have any.
 #[derive(Default)]
 pub(super) struct Door(Option<Box<Inside>>);
 
@@ -41,17 +39,17 @@ struct Entry {
     files: Files,
 }
 
-/// Where the files of a message are.
+/// The state of the files of a message.
 enum Files {
-    /// It has none that are away.
+    /// No file is missing.
     None,
-    /// On their way.
+    /// The files are being fetched.
     Coming(Task),
-    /// Here, as far as they can be had.
+    /// The files have arrived, as far as they can be fetched.
     Here(Fetched),
 }
 
-/// A fetch that ends when nobody waits for it any more.
+/// A fetch that ends when this is dropped.
 struct Task(AbortHandle);
 
 impl Drop for Task {
@@ -65,14 +63,14 @@ impl Entry {
         matches!(self.files, Files::Coming(_))
     }
 
-    /// Whether both are parts of one album.
+    /// Returns whether both are parts of one album.
     fn is_with(&self, other: &Self) -> bool {
         let album = self.heard.event.get().album.as_deref();
         album.is_some() && album == other.heard.event.get().album.as_deref()
     }
 }
 
-/// A message that may come in, with what was fetched for it.
+/// A released message, with its fetched files.
 pub(super) type Ready = (Box<Heard>, Option<Fetched>);
 
 impl Door {
@@ -96,9 +94,9 @@ impl Door {
         self.0.iter_mut().flat_map(|inside| &mut inside.entries).map(|entry| &mut entry.heard)
     }
 
-    /// Whether a message has to wait here: for its files, or behind another one of the same person.
+    /// Returns whether a message has to wait here: for its files, or after another one of the same sender.
     fn holds_up(&self, heard: &Heard) -> bool {
-        // What the host itself says has its words already.
+        // An event of the host has its text already.
         heard.input.is_none()
             && (fetching::has_away(heard.event.get())
                 || !self.is_empty() && self.entries().any(|entry| entry.heard.by() == heard.by()))
@@ -121,7 +119,7 @@ impl Door {
         inside.entries.push_back(Entry { heard, files });
     }
 
-    /// Takes these messages out; what is fetched for them is fetched no more.
+    /// Takes matching messages out and ends their fetches.
     pub(super) fn take_where(&mut self, is_one: impl Fn(&Heard) -> bool) -> Vec<Heard> {
         let Some(inside) = &mut self.0 else { return Vec::new() };
         let (taken, left) = inside.entries.drain(..).partition::<VecDeque<_>, _>(|entry| is_one(&entry.heard));
@@ -133,12 +131,12 @@ impl Door {
         drop(self.take_where(|heard| heard.inbox == inbox));
     }
 
-    /// Lets go of everything; returns what it was.
+    /// Removes all messages; returns their ids.
     pub(super) fn clear(&mut self) -> Vec<InboxId> {
         self.take_where(|_| true).into_iter().map(|heard| heard.inbox).collect()
     }
 
-    /// Waits until messages may come in, and takes them out; for ever when none waits for files. Cancel-safe.
+    /// Waits until messages are released, and takes them out; forever if none waits for files. Cancel-safe.
     pub(super) async fn next(&mut self) -> Vec<Ready> {
         let Some(inside) = &mut self.0 else { return future::pending().await };
         if inside.entries.iter().any(|entry| !entry.is_coming()) && !inside.ready().is_empty() {
@@ -153,7 +151,7 @@ impl Door {
 }
 
 impl Inside {
-    /// Notes what came of a fetch whose message still waits.
+    /// Notes the result of a fetch whose message still waits.
     fn is_here(&mut self, fetched: Result<(Id, Fetched), JoinError>) {
         let (id, fetched) = match fetched {
             Ok((id, fetched)) => (id, Some(fetched)),
@@ -171,8 +169,8 @@ impl Inside {
         }
     }
 
-    /// The places of the messages that need not wait any more: their files are here, and so is everything that the
-    /// same person said before, and of the same album.
+    /// Returns the indexes of the messages that need not wait any more: their files have arrived, and so have those of
+    /// earlier messages of the same sender and of the same album.
     fn ready(&self) -> Vec<usize> {
         let mut blocked: Vec<String> = Vec::new();
         let mut ready = Vec::new();
@@ -213,28 +211,28 @@ impl Files {
     }
 }
 
-/// Does it when there is room for it.
+/// Runs a fetch once there is a slot for it.
 async fn in_line(room: Arc<Semaphore>, fetch: impl Future<Output = Fetched>) -> Fetched {
-    // Nobody closes it.
+    // Nobody closes the semaphore.
     let _room = room.acquire().await.ok();
     fetch.await
 }
 
 impl Lane {
-    /// Takes a message that came, or lets it wait until its files are there; returns one for which there is no room.
+    /// Takes a message, or lets it wait until its files have arrived; returns it if there is no room.
     pub(super) async fn come(&mut self, heard: Box<Heard>) -> Option<Box<Heard>> {
         let id = heard.inbox;
         let is_here =
             self.door.get(id).is_some() || self.waiting.contains_key(&id) || self.guard.running().contains(&id);
         if is_here && heard.input.is_none() {
-            // A drain that was taken back hears anew what is in the inbox.
+            // An ended drain reads the events of the inbox again.
             return None;
         }
         if !self.door.holds_up(&heard) {
             return self.hear_now(heard).await;
         }
         if self.draining {
-            // It stays in the inbox.
+            // The event stays in the inbox.
             return None;
         }
         if self.door.len() >= self.limits.queue_max {
@@ -244,7 +242,7 @@ impl Lane {
         None
     }
 
-    /// Hears a message whose files are there; returns one for which there is no room.
+    /// Takes a message whose files have arrived; returns it if there is no room.
     pub(super) async fn hear_now(&mut self, heard: Box<Heard>) -> Option<Box<Heard>> {
         if let Some(words) = self.leased(heard.inbox).await {
             self.turn_away(vec![*heard], words).await;
@@ -254,7 +252,7 @@ impl Lane {
         self.hear(heard).await
     }
 
-    /// Writes what was fetched for messages, which are heard next.
+    /// Writes the fetched files of messages, which are taken next.
     pub(super) async fn let_in(&mut self, ready: Vec<Ready>) {
         for (mut heard, fetched) in ready {
             if let Some(fetched) = fetched {
@@ -262,7 +260,7 @@ impl Lane {
                 crash::point("files_fetched");
                 let write = || self.host.store.fetched(inbox, files.clone());
                 if self.host.until_written("the files of a message", write).await.is_none() {
-                    // It stays as it is in the inbox, and the next life of the host fetches them.
+                    // The row stays as it is in the inbox, and the next run of the host fetches the files.
                     continue;
                 }
                 heard.event = heard.event.map(|event| fetching::put(event, &files));
@@ -273,7 +271,7 @@ impl Lane {
         }
     }
 
-    /// Whether parts of an album that waits are still on their way: they are one message.
+    /// Returns whether parts of a waiting album are still being fetched: an album is one message.
     pub(super) fn is_collecting(&self) -> bool {
         let waits = |entry: &Entry| {
             let album = entry.heard.event.get().album.as_deref();
@@ -286,7 +284,7 @@ impl Lane {
         self.door.entries().any(waits)
     }
 
-    /// Gives up the messages whose files are on their way; returns whether there were any.
+    /// Drops the messages whose files are being fetched; returns whether there were any.
     pub(super) async fn stop_fetching(&mut self) -> bool {
         let stopped = self.door.take_where(|heard| fetching::has_away(heard.event.get()));
         if stopped.is_empty() {

@@ -1,12 +1,10 @@
-//! The message in which a chat sees an answer grow.
+//! The growing message that shows an unfinished answer in a chat.
 //!
-//! While a turn runs, what it says becomes a delivery that is not final yet: committed
-//! with its first piece, shown by edits from then on (see [`crate::outbox::growing`]).
-//! When the turn uses a tool the message ends there and the next words begin another
-//! one. The end of the turn gives the last message its final text, in the transaction
-//! that ends the turn: the answer, why there is none, or what was said so far and
-//! "(interrupted)". An answer that comes quickly never grows; it is sent whole, and so
-//! is what was said of one that ended before it began to grow.
+//! While a turn runs, its text becomes a delivery that is not final yet: committed with its first piece, and updated by
+//! edits from then on (see [`crate::outbox::growing`]). A tool call ends the message, and the next text begins another
+//! one. The transaction that ends the turn also gives the last message its final text: the answer, the reason for its
+//! absence, or the text so far with "(interrupted)". A quick answer never grows and is sent as a whole; so is the text
+//! of a turn that was interrupted before its message began to grow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,30 +27,30 @@ use crate::outbox::{Growing, Target, growing, owed};
 use crate::plugins::AdapterHandle;
 use crate::store::{NewDelivery, NewPart, OwedDelivery, TurnEnd, interrupted};
 
-/// What one turn shows of its answer before it is final.
+/// The visible part of an unfinished answer.
 pub struct Draft {
     adapter: AdapterHandle,
     rule: PaceRule,
     began: Instant,
-    /// When the next message begins to be shown.
+    /// The pace at which the next message begins to be shown.
     pace: Pace,
-    /// Where in what was said the message begins.
+    /// The offset at which the message begins in the turn's text, in bytes.
     from: usize,
-    /// Characters said in it.
+    /// Characters of the message so far.
     chars: usize,
     /// The message, once it is committed.
     message: Option<Arc<Growing>>,
-    /// Whether its lane has to be told that there is more.
+    /// Whether the lane has to be notified of new text.
     tell: bool,
     /// Messages of this turn that are final.
     before: u32,
-    /// Where in what was said messages ended, as far as they are not final.
+    /// The offsets at which messages end that are not final yet, in bytes.
     ends: VecDeque<usize>,
     unsent: Option<Unsent>,
 }
 
 impl Draft {
-    /// Shows what answers `heard`, where its adapter can and the operator wants it.
+    /// Starts to show the answer to `heard`, if its adapter supports that and the operator enabled it.
     pub fn start(host: &Host, heard: &Heard) -> Option<Self> {
         let live = host.live();
         let adapter = heard.place.adapter.clone()?;
@@ -80,12 +78,12 @@ impl Draft {
         })
     }
 
-    /// Goes on in a message that an earlier life of the host began.
+    /// Continues a message that an earlier run of the host began.
     pub fn adopt(&mut self, draft: &OwedDelivery) {
         self.message = Some(Growing::new(draft.id, draft.chat.clone(), draft.purpose.clone(), ""));
     }
 
-    /// The turn said more.
+    /// Adds text of the turn.
     pub fn heard_text(&mut self, text: &str) {
         if self.chars == 0 {
             self.pace = Pace::new(self.rule, self.now_ms());
@@ -99,7 +97,7 @@ impl Draft {
         }
     }
 
-    /// The turn turns to a tool, after it has said `said` bytes: the message ends there.
+    /// Ends the message at offset `said`, because the turn calls a tool.
     pub fn heard_tool(&mut self, said: usize) {
         let last = self.ends.back().copied().unwrap_or(self.from);
         if said > last {
@@ -110,7 +108,7 @@ impl Draft {
     /// Waits until the message begins to be shown. Cancel-safe.
     pub async fn due(&self) {
         if let Some(unsent) = self.unsent.as_ref().filter(|_| self.message.is_none()) {
-            // Nothing more may be said for long: what was not taken as a draft is due then, not with the next word.
+            // The next text may be far off: after a failed draft the message is due at once.
             unsent.failed().await;
         }
         match self.due_ms() {
@@ -128,7 +126,7 @@ impl Draft {
         i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Shows what is new of what was said: ends messages that are complete, begins one that is due.
+    /// Shows new text: ends complete messages and begins a due one.
     pub async fn show(&mut self, host: &Host, heard: &Heard, turn: TurnId, said: &str) {
         while let Some(end) = self.ends.pop_front() {
             self.end_at(host, heard, turn, said, end).await;
@@ -144,9 +142,9 @@ impl Draft {
         }
     }
 
-    /// Commits the first piece of a message and lets it go.
+    /// Commits the first piece of a message and hands it over.
     async fn begin(&mut self, host: &Host, heard: &Heard, turn: TurnId, said: &str) {
-        // Whatever comes of it, it is not tried again before there is more.
+        // A failed piece is not tried again before there is more text.
         self.pace.shown(self.now_ms(), self.chars);
         let Some(piece) = growing::piece(&self.adapter, said).await else { return };
         let mut new = heard.place.first_piece(host, Purpose::Reply, said.to_owned(), piece);
@@ -160,7 +158,7 @@ impl Draft {
         self.message = Some(message);
     }
 
-    /// Makes the message final that ends at `end`; what follows begins another one.
+    /// Makes the message that ends at `end` final; later text begins another one.
     async fn end_at(&mut self, host: &Host, heard: &Heard, turn: TurnId, said: &str, end: usize) {
         let text = said[self.from..end].trim();
         if !text.is_empty() && !silence(text) {
@@ -184,12 +182,12 @@ impl Draft {
     fn belongs(&self, new: &mut NewDelivery, turn: TurnId) {
         new.turn = Some(turn);
         if self.before > 0 {
-            // The first message answers; what follows it need not quote the question again.
+            // The first message answers; later ones need not quote the question again.
             new.reply_to = None;
         }
     }
 
-    /// Lets a delivery be the final text of the message, where there is one.
+    /// Makes a delivery the final text of the message, if there is one.
     fn take_over(&mut self, new: &mut NewDelivery) {
         if let Some(message) = self.message.take() {
             new.draft = Some(message.id);
@@ -197,7 +195,7 @@ impl Draft {
         }
     }
 
-    /// What is owed at the end of the turn: what it says at last, as the final text of the message.
+    /// Returns the delivery at the end of the turn: the last text, as the final text of the message.
     pub async fn conclude(
         &mut self,
         host: &Host,
@@ -210,14 +208,14 @@ impl Draft {
             Some(says) if end == TurnEnd::Finished => dress.put_on(self.unsaid(said, says))?,
             Some(says) => says,
             None => {
-                // A message of an earlier life of which nothing came is ended by the store.
+                // The store ends a message of an earlier run without any text.
                 let text = said[self.from..].trim();
                 let is_cut_off = end == TurnEnd::Interrupted && !silence(text);
                 let has_begun = self.message.is_some() && end != TurnEnd::Failed;
                 if text.is_empty() || !(has_begun || is_cut_off) {
                     return None;
                 }
-                // What came in pieces is looked at as a whole.
+                // Pieces were masked one by one, so the whole text is masked again.
                 interrupted(&host.live().masker.mask(text))
             }
         };
@@ -229,13 +227,13 @@ impl Draft {
         Some(new)
     }
 
-    /// The host ends and the turn goes on in its next life: the message says so until then.
+    /// Announces in the message that the turn continues in the next run of the host.
     pub async fn park(&self, host: &Host, said: &str) {
         let Some(message) = &self.message else { return };
         growing::show_parked(host, &self.adapter, message, &said[self.from..]).await;
     }
 
-    /// What of an answer is not yet said in messages that are final; `None`: all of it is.
+    /// Returns the part of an answer that no final message contains yet; `None`: nothing is left.
     fn unsaid(&self, said: &str, answer: String) -> Option<String> {
         let before = said[..self.from].trim();
         let rest = match answer.trim_start().strip_prefix(before) {
@@ -247,7 +245,7 @@ impl Draft {
     }
 }
 
-/// An edit carries no files: those of the first part go behind the text.
+/// Moves the files of the first part after the text, because an edit carries no files.
 fn files_go_behind(parts: &mut Vec<NewPart>) {
     let Some(first) = parts.first_mut().filter(|first| !first.media.is_empty()) else { return };
     let media = std::mem::take(&mut first.media);

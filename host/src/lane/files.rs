@@ -1,4 +1,4 @@
-//! The sentence about files that did not reach the host.
+//! The notice about files that did not reach the host.
 
 use std::fmt::Write;
 
@@ -6,14 +6,14 @@ use hermes_protocol::Attachment;
 
 use crate::context::{Heard, Urge};
 
-/// Files that one sentence names.
+/// Files that one notice names.
 const NAMED_MAX: usize = 5;
 
-/// The longest name and reason that are repeated, in characters.
+/// The longest name and reason in a notice, in characters.
 const SHOWN_CHARS_MAX: usize = 120;
 
-/// Returns the notice about files of these events that the agent cannot see. Events that an earlier run of the host left
-/// have had theirs.
+/// Returns the notice about files of these events that the agent cannot see. Events of an earlier run of the host had
+/// their notice already.
 pub(super) fn missing<'h>(heard: impl Iterator<Item = &'h Heard>) -> Option<String> {
     let new = heard.filter(|heard| heard.urge != Urge::InOrder && heard.place.can_deliver_later());
     let files: Vec<&Attachment> = new

@@ -1,8 +1,7 @@
-//! What a lane does when a fault of its own broke it.
+//! The recovery of a lane from a fault of its own.
 //!
-//! The message that was in hand is closed with a sentence, since it would break the
-//! lane again; so is the turn that ran. Everything else is where it was: what waits
-//! still waits, in order, and is served next.
+//! The current message is closed with a notice, because it would cause the fault again; so is the running turn. All
+//! other messages still wait in their order and are processed next.
 
 use hermes_core::guard::Guard;
 use hermes_protocol::{Purpose, Usage};
@@ -11,11 +10,11 @@ use super::{Lane, Waiting};
 use crate::context::{Heard, Urge};
 use crate::store::{CommandTx, EndTurn, StoreError, TurnEnd};
 
-/// What a chat hears.
+/// The notice for the chat.
 const BROKEN: &str = "The host broke down over this message. Your conversation is intact; try it again or differently.";
 
 impl Lane {
-    /// Goes on after a fault.
+    /// Continues after a fault.
     pub(super) async fn heal(&mut self) {
         tracing::error!(session = %self.session, heals = self.heals, "a session's lane broke; it goes on with what waits");
         self.memory.forget();
@@ -30,7 +29,7 @@ impl Lane {
         self.close_written().await;
         self.close_in_hand().await;
         self.guard = Guard::new(self.limits.queue_max, self.limits.windows);
-        // A turn that waits for its adapter comes before everything else, as before.
+        // A turn that waits for its adapter comes first, as before.
         let resuming = self.resuming.take().map(|(turn, events)| Waiting::CutOff(turn, events));
         let waiting = std::mem::take(&mut self.waiting);
         for waiting in resuming.into_iter().chain(waiting.into_values()) {
@@ -38,7 +37,7 @@ impl Lane {
         }
     }
 
-    /// The turn that was written as running ends, so that another one can.
+    /// Ends the turn that is stored as running, so that another one can start.
     async fn close_written(&mut self) {
         let Some((turn, place)) = self.written.take() else { return };
         if self.in_hand.as_ref().is_some_and(|held| held.inbox == place.inbox) {
@@ -58,13 +57,13 @@ impl Lane {
         };
         match self.host.store.end_turn(end.clone()).await {
             Ok(ids) => self.host.carry(ids, end.deliveries).await,
-            // Its end was written before the fault.
+            // The end was written before the fault.
             Err(StoreError::Conflict { .. }) => {}
             Err(error) => tracing::error!(%turn, %error, "the end of a turn is not written"),
         }
     }
 
-    /// The message that was in hand is answered, unless it waits or was answered before the fault.
+    /// Answers the current message, unless it waits or was answered before the fault.
     async fn close_in_hand(&mut self) {
         let Some(place) = self.in_hand.take() else { return };
         if self.waiting.contains_key(&place.inbox) {
@@ -80,11 +79,11 @@ impl Lane {
         }
     }
 
-    /// Puts what waited back into the guard, with nothing to do but wait.
+    /// Returns a waiting message to the guard, in order.
     async fn wait_again(&mut self, waiting: Waiting) {
         match waiting {
             Waiting::Heard(heard) => {
-                // Nobody is told twice that it waits.
+                // The sender was notified of the wait already.
                 let heard = Box::new(Heard { urge: Urge::InOrder, ..*heard });
                 if let Some(heard) = self.hear(heard).await {
                     self.refuse(vec![*heard]).await;

@@ -1,7 +1,7 @@
-//! The way of hints to one instance: typing signs, reactions and drafts.
+//! The channel of hints to one instance: typing signs, reactions and drafts.
 //!
-//! Hints share the waits of the outbox: none is called while its chat or its instance has to wait, and a hint that the
-//! platform limits makes its chat wait like any message. Each kind has one budget per chat, its threads included.
+//! Hints share the waits of the outbox: none is sent while its chat or its instance has to wait, and a rate limit on a
+//! hint holds its chat like that on a message. Each kind has one budget per chat, its threads included.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::host::Host;
 use crate::outbox::{HintKind, Holds};
 use crate::plugins::AdapterHandle;
 
-/// The way of hints to one instance. Cheap to clone.
+/// The channel of hints to one instance. Cheap to clone.
 #[derive(Clone)]
 pub struct HintLine {
     adapter: AdapterHandle,
@@ -23,19 +23,19 @@ pub struct HintLine {
 }
 
 impl HintLine {
-    /// The way to the instance of `adapter`.
+    /// Opens the channel to the instance of `adapter`.
     pub fn to(host: &Host, adapter: AdapterHandle) -> Self {
         let holds = host.holds.of(adapter.instance());
         Self { adapter, holds, clock: Arc::clone(&host.clock) }
     }
 
-    /// The instance.
+    /// Returns the handle of the instance.
     pub fn adapter(&self) -> &AdapterHandle {
         &self.adapter
     }
 
-    /// Waits for the turn of a hint in its chat; `false`: the chat has to wait, or too many hints wait already.
-    /// Cancel-safe: a hint that stops waiting costs its chat nothing.
+    /// Waits for the slot of a hint in its chat; `false`: the chat has to wait, or too many hints wait already.
+    /// Cancel-safe: an unused slot is given back.
     pub async fn ready(&self, kind: HintKind, chat: &str) -> bool {
         if self.is_held(chat) {
             return false;
@@ -50,12 +50,12 @@ impl HintLine {
         reserved.used
     }
 
-    /// Whether the chat, or its whole instance, has to wait.
+    /// Returns whether the chat, or its whole instance, has to wait.
     pub fn is_held(&self, chat: &str) -> bool {
         self.holds.until_ms(self.adapter.instance(), chat, self.clock.now_ms()).is_some()
     }
 
-    /// Calls a hint. A limit that the platform names holds the chat.
+    /// Sends a hint. A rate limit of the platform holds the chat.
     ///
     /// # Errors
     ///

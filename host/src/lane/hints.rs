@@ -1,9 +1,7 @@
-//! What a chat sees of a running turn besides its messages: its native stream, a draft
-//! that is not sent, and the typing sign.
+//! The hints of a running turn for its chat: its native stream, an unsent draft, and the typing sign.
 //!
-//! Hints go straight to the adapter, are never owed and may be lost. A hint
-//! never makes the lane wait: each turn has at most one task that carries its
-//! stream and one that keeps the typing sign up, and both end with the turn.
+//! Hints go straight to the adapter, are never owed and may be lost. A hint never blocks the lane: each turn has at
+//! most one task for its stream and one for the typing sign, and both end with the turn.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,16 +20,16 @@ use crate::outbox::HintKind;
 use crate::outbox::growing::piece;
 use crate::plugins::AdapterHandle;
 
-/// Events of one turn that may wait for its reader; chunks are joined, so they count as one.
+/// Events of one turn that may wait for their reader; text chunks are joined, so they count as one.
 const STREAM_EVENTS_MAX: usize = 64;
 
-/// What is kept of an answer that is shown as a draft, in bytes; no platform shows more.
+/// The longest kept text of a draft, in bytes; no platform shows more.
 const DRAFT_BYTES_MAX: usize = 64 << 10;
 
-/// An answer that comes sooner needs no typing sign.
+/// The delay of the typing sign: a quicker answer needs none.
 const TYPING_AFTER: Duration = Duration::from_millis(150);
 
-/// Platforms forget a typing sign after five seconds or more.
+/// The interval of the typing sign: platforms hide it after five seconds or more.
 const TYPING_EVERY: Duration = Duration::from_secs(4);
 
 /// The native stream of one turn, as its lane holds it.
@@ -51,7 +49,7 @@ struct Waiting {
 }
 
 impl NativeStream {
-    /// Starts the stream that the event `inbox` asked for.
+    /// Starts the stream that the event `inbox` requested.
     pub fn start(adapter: AdapterHandle, inbox: InboxId) -> Self {
         let shared = Arc::new(Shared { waiting: Mutex::default(), woken: Notify::new() });
         tokio::spawn(carry(adapter, inbox, Arc::clone(&shared)));
@@ -64,7 +62,7 @@ impl NativeStream {
         self.shared.woken.notify_one();
     }
 
-    /// Ends the stream with `last`; what was not yet read of the answer is not shown.
+    /// Ends the stream with `last`; unread text of the answer is not shown.
     pub fn cut(&self, last: TurnEvent) {
         self.shared.locked(|waiting| {
             waiting.events.retain(|event| matches!(event, TurnEvent::Metadata { .. }));
@@ -94,7 +92,7 @@ impl Waiting {
             return;
         }
         if self.events.len() >= STREAM_EVENTS_MAX {
-            // Text and endings are kept; what the agent was doing a moment ago is not worth the room.
+            // Text and endings are kept; old progress is dropped.
             self.events.retain(|event| !matches!(event, TurnEvent::Progress { .. }));
             self.join_chunks();
         }
@@ -112,7 +110,7 @@ impl Waiting {
     }
 }
 
-/// Carries the events in order, one in flight, until the last one or until the turn is gone.
+/// Sends the events in order, one in flight, until the last one or until the turn is gone.
 async fn carry(adapter: AdapterHandle, inbox: InboxId, shared: Arc<Shared>) {
     for seq in 1.. {
         let event = loop {
@@ -134,7 +132,7 @@ async fn carry(adapter: AdapterHandle, inbox: InboxId, shared: Arc<Shared>) {
     }
 }
 
-/// An answer that is shown as a draft nobody has sent yet, until it is dropped.
+/// An answer that is shown as an unsent draft until this is dropped.
 pub struct Unsent {
     shared: Arc<UnsentText>,
     _on: DropGuard,
@@ -156,19 +154,19 @@ impl Unsent {
         Self { shared, _on: ended.drop_guard() }
     }
 
-    /// Whether the platform does not take them, so that the answer has to be shown otherwise.
+    /// Returns whether the platform refuses drafts, so that the answer has to be shown in another way.
     pub fn has_failed(&self) -> bool {
         self.shared.failed.load(Ordering::Relaxed)
     }
 
-    /// Waits until the platform has not taken one. Cancel-safe, for one who waits.
+    /// Waits until the platform has refused a draft. Cancel-safe, for one waiter.
     pub async fn failed(&self) {
         if !self.has_failed() {
             self.shared.told.notified().await;
         }
     }
 
-    /// Writes more; never waits.
+    /// Appends text; never waits.
     pub fn push(&self, more: &str) {
         self.shared.write(more, |text| {
             if text.len() < DRAFT_BYTES_MAX {
@@ -177,7 +175,7 @@ impl Unsent {
         });
     }
 
-    /// Begins another text.
+    /// Replaces the text.
     pub fn begin_anew(&self, with: &str) {
         self.shared.write(with, |text| with.clone_into(text));
     }
@@ -243,13 +241,13 @@ async fn draft(line: &HintLine, chat: &Chat, text: &str) -> Result<Vec<u8>, Call
     line.call(&chat.id, method::DRAFT, call).await
 }
 
-/// Keeps the typing sign of a chat up until it is dropped.
+/// The typing sign of a chat, shown until this is dropped.
 pub struct Typing {
     _on: DropGuard,
 }
 
 impl Typing {
-    /// Shows typing in `chat` if the turn lasts long enough for anybody to wonder.
+    /// Shows the typing sign in `chat` if the turn lasts long enough.
     pub fn start(line: HintLine, chat: Chat) -> Self {
         let ended = CancellationToken::new();
         tokio::spawn(keep_typing(line, chat, ended.clone()));

@@ -1,7 +1,7 @@
-//! A session that is handed over belongs to its handoff: nothing else is added to it.
+//! The lease of a handoff: nothing else is added to a session while its handoff is in progress.
 //!
-//! The lease in memory says so at once; what the store says decides, so that nobody is
-//! turned away whose conversation has just arrived.
+//! The lease in memory answers at once; the store decides, so that no message is rejected after its conversation has
+//! just arrived.
 
 use hermes_core::ids::InboxId;
 
@@ -11,7 +11,7 @@ use crate::context::Heard;
 use crate::handoff::on_its_way;
 
 impl Lane {
-    /// Why an event must not be added to this session: it is on its way to a chat.
+    /// Returns the reason for which an event must not be added to this session: its handoff is in progress.
     pub(super) async fn leased(&self, inbox: InboxId) -> Option<String> {
         let lease = self.host.handoffs.lease(&self.session)?;
         if lease.inbox == Some(inbox) {
@@ -19,17 +19,17 @@ impl Lane {
         }
         match self.host.store.handoff(&self.session).await {
             Ok(Some(row)) if !row.state.is_live() || row.inbox == Some(inbox) => None,
-            // What cannot be read is taken for what it was.
+            // If the store cannot be read, the lease in memory holds.
             Ok(_) | Err(_) => Some(on_its_way(&lease.instance)),
         }
     }
 
-    /// Turns events away because the session is on its way.
+    /// Rejects events because the session has a handoff.
     pub(super) async fn turn_away(&self, events: Vec<Heard>, words: String) {
         self.not_taken(events, words, "the conversation is being handed over").await;
     }
 
-    /// Turns away what was in line when the session was handed over.
+    /// Rejects the events that were queued when the handoff began.
     pub(super) async fn turn_away_all(&self, groups: Vec<Vec<Heard>>) {
         let events: Vec<Heard> = groups.into_iter().flatten().collect();
         let Some(lease) = self.host.handoffs.lease(&self.session).filter(|_| !events.is_empty()) else { return };
@@ -38,7 +38,7 @@ impl Lane {
 }
 
 impl Act {
-    /// Whether it changes what the conversation says, or where it goes on.
+    /// Returns whether an act changes the content of the conversation or its chat.
     pub(super) fn changes_the_conversation(&self) -> bool {
         match self {
             Self::Conversation(wish) => match wish.kind {

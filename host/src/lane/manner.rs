@@ -1,5 +1,4 @@
-//! What a conversation chose to see besides the answers: tools on the way, and a line
-//! about the answer behind it.
+//! The display settings of a conversation: tool progress during a turn, and the footer of an answer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,36 +16,36 @@ use crate::live::Live;
 use crate::outbox::{Growing, Target, growing, owed};
 use crate::tool_log;
 
-/// What one conversation wants to see.
+/// The display settings of one conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manner {
-    /// Tools on the way.
+    /// The mode of tool progress.
     pub progress: ProgressMode,
-    /// A line about the answer behind it.
+    /// Whether an answer ends with a footer.
     pub footer: bool,
 }
 
 impl Manner {
-    /// What was chosen, else what the configuration says.
+    /// Returns the chosen settings, with the configuration as the default.
     pub fn of(live: &Live, instance: &str, chosen: &SessionSettings) -> Self {
         let usual = live.session_of(instance);
         Self { progress: chosen.progress.unwrap_or(usual.progress), footer: chosen.footer.unwrap_or(usual.footer) }
     }
 }
 
-/// What stands behind an answer. The transcript never has it.
+/// The footer of an answer. The transcript never contains it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dress {
     behind: String,
 }
 
 impl Dress {
-    /// What goes with an answer that a model gave.
+    /// Creates the footer of a model's answer.
     pub fn of(manner: Manner, model: &str, usage: Usage, took: Duration) -> Self {
         Self { behind: if manner.footer { footer(model, usage, took) } else { String::new() } }
     }
 
-    /// The answer with it; `None` when neither is left.
+    /// Appends the footer to the answer; `None`: both are empty.
     pub fn put_on(&self, answer: Option<String>) -> Option<String> {
         let texts = [answer, Some(self.behind.clone())];
         let texts: Vec<String> = texts.into_iter().flatten().filter(|text| !text.trim().is_empty()).collect();
@@ -54,7 +53,7 @@ impl Dress {
     }
 }
 
-/// Who answered, with how much, in which time.
+/// Formats the model, its tokens and its time.
 fn footer(model: &str, usage: Usage, took: Duration) -> String {
     let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
     let model = Some(format!("`{model}`")).filter(|_| !model.is_empty());
@@ -63,11 +62,10 @@ fn footer(model: &str, usage: Usage, took: Duration) -> String {
     facts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
-/// The one message in which a chat sees which tools a turn uses. It is never owed: what
-/// of it does not arrive is not missed.
+/// The message that shows the tools of a turn in its chat. It is never owed, and a lost update does no harm.
 pub struct Tools {
     progress: Progress,
-    /// Where each use is written down, with this name of the session.
+    /// The session name for the log of tool calls; `None`: they are not logged.
     log: Option<SessionId>,
     shows: bool,
     is_new: bool,
@@ -75,7 +73,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// The tools of a turn that answers `heard`. Only where a message can be changed are they shown.
+    /// Creates the display for the turn that answers `heard`. Tools are shown only if a message can be edited.
     pub fn new(heard: &Heard, mode: ProgressMode) -> Self {
         let can = heard.place.adapter.as_ref().map(|adapter| adapter.capabilities());
         let shows = can.is_some_and(|can| can.edit && can.stream != StreamKind::Native && can.supports_async_delivery);
@@ -83,7 +81,7 @@ impl Tools {
         Self { progress: Progress::new(mode), log, shows, is_new: false, message: None }
     }
 
-    /// A tool is used.
+    /// Notes a tool call.
     pub fn used(&mut self, home: &Path, now_ms: i64, tool: &str, with: &str) {
         if let Some(session) = &self.log {
             tool_log::write(home, session, now_ms, tool, with);
@@ -91,7 +89,7 @@ impl Tools {
         self.is_new |= self.progress.used(tool, with);
     }
 
-    /// Shows what is new of it.
+    /// Shows new tool calls.
     pub async fn show(&mut self, host: &Host, heard: &Heard, turn: TurnId) {
         if !std::mem::take(&mut self.is_new) || !self.shows {
             return;
@@ -120,7 +118,7 @@ impl Tools {
         Some(DeliveryNews::Draft(Box::new(owed(id, new, |n| host.store.part_key(id, n))), message))
     }
 
-    /// The message, when the turn is over. The store has ended it with the turn.
+    /// Returns the message after the turn. The store has ended it with the turn.
     pub fn ended(&mut self) -> Option<DeliveryId> {
         self.message.take().map(|message| message.id)
     }

@@ -1,4 +1,4 @@
-//! What a lane remembers of its session, so that a turn need not read it again.
+//! The cached state of a session, so that a turn need not read it again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,30 +16,30 @@ use crate::store::{Lineage, NewMessage, SessionRow};
 /// Turns between two attempts to compress a session that does not fit.
 const TURNS_BETWEEN_ATTEMPTS: u32 = 5;
 
-/// Transcript and runtime state of one session, read once and then kept up.
+/// The transcript and the runtime state of one session, read once and then updated.
 #[derive(Debug, Default)]
 pub struct Memory {
     known: bool,
-    /// Shared with the turns that read it: a turn copies no text.
+    /// Shared with the turns that read them, so a turn copies no text.
     messages: VecDeque<Arc<Message>>,
     settings: SessionSettings,
     state: Option<Value>,
     summary: Option<String>,
-    /// Why a rule ended the conversation before this one.
+    /// The rule that ended the previous conversation.
     anew: Option<&'static str>,
-    /// Whether the session has a title, as far as is known.
+    /// Whether the session is known to have a title.
     named: bool,
-    /// Turns until the session is compressed again because it does not fit.
+    /// Turns until the next attempt to compress a session that does not fit.
     patience: u32,
 }
 
 impl Memory {
-    /// An empty memory; `known` when the session is new, so that there is nothing to read.
+    /// Creates an empty memory; `known`: the session is new, so there is nothing to read.
     pub fn new(known: bool) -> Self {
         Self { known, ..Self::default() }
     }
 
-    /// Returns what is remembered, from the store the first time.
+    /// Returns the state, read from the store the first time.
     pub async fn read(&mut self, host: &Arc<Host>, session: &SessionId) -> Remembered {
         if !self.known {
             self.known = self.load(host, session).await;
@@ -53,12 +53,12 @@ impl Memory {
         }
     }
 
-    /// Remembers that a rule ended the conversation before this one.
+    /// Remembers the rule that ended the previous conversation.
     pub fn begins_anew(&mut self, reason: &'static str) {
         self.anew = Some(reason);
     }
 
-    /// Reads the store; a turn without its history is better than no turn, so a failure is only logged.
+    /// Reads the store. A failure is only logged, because a turn without its history is better than none.
     async fn load(&mut self, host: &Arc<Host>, session: &SessionId) -> bool {
         let limit = u32::try_from(history_max(host)).unwrap_or(u32::MAX);
         let history = host.store.history(session, limit).await;
@@ -83,7 +83,7 @@ impl Memory {
         }
     }
 
-    /// Returns what was chosen for the session; `None` when it cannot be read.
+    /// Returns the settings of the session; `None`: they cannot be read.
     pub async fn settings(&mut self, host: &Arc<Host>, session: &SessionId) -> Option<SessionSettings> {
         if !self.known {
             self.known = self.load(host, session).await;
@@ -91,12 +91,12 @@ impl Memory {
         self.known.then(|| self.settings.clone())
     }
 
-    /// Remembers what was chosen.
+    /// Remembers new settings.
     pub fn choose(&mut self, settings: SessionSettings) {
         self.settings = settings;
     }
 
-    /// Adds what a turn said.
+    /// Adds the messages of a turn.
     pub fn add(&mut self, host: &Arc<Host>, transcript: Vec<(i64, Message)>, state: Option<Value>) {
         if !self.known {
             return;
@@ -109,7 +109,7 @@ impl Memory {
         }
     }
 
-    /// Whether the session is worth a compression now that it does not fit; the next attempt waits for some turns.
+    /// Returns whether a session that does not fit should be compressed now; the next attempt waits for some turns.
     pub fn is_outgrown(&mut self, messages_min: usize) -> bool {
         if !self.known || self.messages.len() < messages_min {
             return false;
@@ -119,7 +119,7 @@ impl Memory {
         now
     }
 
-    /// Whether the session is known to have a title.
+    /// Returns whether the session is known to have a title.
     pub fn is_named(&self) -> bool {
         self.named
     }
@@ -129,13 +129,13 @@ impl Memory {
         self.named = true;
     }
 
-    /// Forgets everything; the next turn reads the store again.
+    /// Forgets the state; the next turn reads the store again.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 }
 
-/// Why a rule ended the session that this one took over from.
+/// Returns the rule that ended the session which this one replaced.
 async fn ended_by_a_rule(host: &Arc<Host>, row: &SessionRow) -> Option<&'static str> {
     let former = row.parent.as_ref().filter(|_| row.lineage == Some(Lineage::Reset))?;
     match host.store.session(former).await {
@@ -151,7 +151,7 @@ fn history_max(host: &Arc<Host>) -> usize {
     host.live().config.agent.history_messages_max
 }
 
-/// The rows of a transcript; its first entries are what the events said.
+/// Builds the rows of a transcript; its first entries are the messages of the events.
 pub fn rows(transcript: &[(i64, Message)], said: &[Spoken]) -> Vec<NewMessage> {
     let mut rows: Vec<NewMessage> =
         transcript.iter().map(|(at_ms, message)| NewMessage::new(message.clone(), *at_ms)).collect();

@@ -1,21 +1,17 @@
-//! One session's owner: its guard, its running turn, its memory, its typing sign.
+//! The lane of one session: its guard, its running turn, its memory, its typing sign.
 //!
-//! A lane is a task that the dispatcher makes when a session has something to do
-//! and lets go when it has nothing. All live state of the session is here and
-//! nowhere else, so nothing about a session needs a lock.
+//! A lane is a task that the dispatcher creates when a session has work and releases when it is idle. The lane owns all
+//! live state of the session, so this state needs no lock.
 //!
-//! * At most one turn runs; whoever writes meanwhile ends it, waits in order or
-//!   reaches it, as was chosen, or is told truthfully that there is no room.
-//! * Every step that must survive is committed before the next begins: admit,
-//!   end of turn, command. Between two commits a crash loses nothing.
+//! * At most one turn runs. A message that arrives meanwhile interrupts the turn, waits, or steers it, as the busy mode
+//!   says; without room, its sender is notified.
+//! * Every step that must survive is committed before the next begins: admission, end of turn, command. Between two
+//!   commits a crash loses nothing.
 //! * `/stop` frees the session within [`STOP_GRACE`], whatever the runtime does.
+//! * A fault of the lane itself costs only the turn or the message with which it happened: [`heal`].
 //!
-//! * A fault of the lane itself costs the turn or the message it happened with, and
-//!   nothing else: [`heal`].
-//!
-//! Read on: [`queue`] for what waits, [`running`] for the turn while it runs, [`crate::turn`] for what its
-//! end means, [`crate::context`] for what the runtime gets, [`hints`] for what a
-//! chat sees meanwhile.
+//! Read on: [`queue`] for waiting messages, [`running`] for a running turn, [`crate::turn`] for the end of a turn,
+//! [`crate::context`] for the input of the runtime, [`hints`] for the hints during a turn.
 
 mod ask;
 mod compress;
@@ -85,17 +81,17 @@ pub use orders::{Act, Later, Order};
 use queue::after_words;
 use running::{Running, Step};
 
-/// How long a stopped runtime may take to end by itself before its task is abandoned.
+/// Time in which a stopped runtime may end by itself before its task is abandoned.
 pub const STOP_GRACE: Duration = Duration::from_millis(300);
 
-/// What is repeated of the question when its answer comes from the background.
+/// The longest quotation of the question in an answer from the background, in characters.
 const ASIDE_CHARS_MAX: usize = 60;
 
-/// A lane without anything to do keeps its memory for this long.
+/// Time for which an idle lane keeps its memory.
 const IDLE: Duration = Duration::from_secs(60);
 
 impl Waiting {
-    /// Its last event, which is where it is answered.
+    /// Returns the last event, to which the answer belongs.
     fn heard(&self) -> Option<&Heard> {
         match self {
             Self::Heard(heard) => Some(heard),
@@ -104,136 +100,136 @@ impl Waiting {
     }
 }
 
-/// What the dispatcher asks of a lane. The channel has no bound of its own: each
-/// message holds a [`Permit`] or comes from the operator.
+/// A request of the dispatcher to a lane. The channel has no bound of its own: each message holds a [`Permit`] or comes
+/// from the operator.
 #[derive(Debug)]
 pub enum LaneMessage {
-    /// An event wants a turn.
+    /// An event needs a turn.
     Heard(Box<Heard>, Permit),
-    /// An event that waited for its files, or behind such a one, wants a turn.
+    /// An event that waited for its files, or after such an event, needs a turn.
     Fetched(Box<Heard>),
-    /// Somebody gave an order.
+    /// A user gave an order.
     Order(Box<Order>, Permit),
-    /// A turn that a crash cut off is to go on.
+    /// A turn that a crash interrupted has to be resumed.
     Resume(CutOffTurn, Vec<Heard>),
-    /// Somebody asks about the turn of an event.
+    /// A caller asks about the turn of an event.
     Ask {
-        /// The instance that the event came through.
+        /// The instance of the event.
         instance: Arc<str>,
         /// The event.
         inbox: InboxId,
-        /// What is wanted.
+        /// The operation.
         wish: TurnWish,
-        /// Hears the state word, from the lane that has the event.
+        /// Receives the state word, from the lane that has the event.
         reply: mpsc::Sender<&'static str>,
     },
-    /// Somebody answered what the running turn asks.
+    /// A person answered a question of the running turn.
     Answer(Box<Given>, Permit),
-    /// What the running turn asks will not be asked.
+    /// A question of the running turn will not be asked.
     NotAsked {
         /// The question.
         ask: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The operator ends the session.
     Close {
-        /// What is written with it.
+        /// The changes of the same transaction.
         changes: Vec<Change>,
         /// Lets the next sessions of the same keys begin.
         then: Vec<Then>,
-        /// Hears whether it is written.
+        /// Receives whether the end is written.
         reply: oneshot::Sender<bool>,
     },
-    /// Somebody changed what they had said.
+    /// A sender edited a message.
     Edited(Box<Event>),
-    /// What is in memory about the session is outdated.
+    /// The session's state in memory is outdated.
     Forget,
-    /// Chats lead to another session from here on; what was on its way is handed on to its lane.
+    /// Chats lead to another session from here on; messages on their way are handed on to its lane.
     Moved {
-        /// Their stored keys.
+        /// The stored keys of the chats.
         keys: BTreeSet<String>,
-        /// Takes what is handed on.
+        /// Receives the messages that are handed on.
         then: Then,
     },
-    /// Comes with what another lane hands on, before anything newer.
+    /// Another lane hands messages on, which come before anything newer.
     HandedOn(After),
-    /// The host ends, or rests: start nothing new.
+    /// The host ends or drains: start nothing new.
     Drain,
-    /// It goes on after all.
+    /// The drain has ended.
     Undrain,
 }
 
-/// A session that is not written yet; its first commit writes it.
+/// A session that is not stored yet; its first commit stores it.
 #[derive(Clone, Debug)]
 pub struct Birth {
     /// The session.
     pub session: NewSession,
-    /// The route that leads to it; none where it stands beside another.
+    /// The route that leads to it; none for a background session.
     pub route: Option<RouteRow>,
-    /// The session it takes over from, where a rule ended that one.
+    /// The session that it replaces, if a rule ended that one.
     pub takeover: Option<Takeover>,
 }
 
-/// A session that ends because a rule says so.
+/// A session that a rule ends.
 #[derive(Clone, Debug)]
 pub struct Takeover {
     /// The session.
     pub former: SessionId,
-    /// Why it ends.
+    /// The reason of the end.
     pub reason: &'static str,
-    /// What the chat is told about it.
+    /// The notice for the chat.
     pub notice: Option<String>,
 }
 
-/// What a lane is made of.
+/// The lane of one session.
 pub struct Lane {
     host: Arc<Host>,
     session: SessionId,
     birth: Option<Birth>,
     guard: Guard,
     limits: GuardLimits,
-    /// What the times of the guard are counted from.
+    /// The zero point of the guard's times.
     began: Instant,
     waiting: BTreeMap<InboxId, Waiting>,
     running: Option<Running>,
-    /// A turn that a crash cut off, while its adapter is not back.
+    /// An interrupted turn whose adapter is not online yet.
     resuming: Option<(TurnId, Vec<Heard>)>,
-    /// Messages whose files are still with their platform, and what their senders said behind them.
+    /// Messages whose files are still with their platform, and later messages of their senders.
     door: Door,
-    /// Who sent files last, and when: what follows at once belongs to it.
+    /// The last sender of files, and the time: a message directly after them belongs to them.
     files: Option<(String, Duration)>,
-    /// What came in and was not looked at yet.
+    /// Messages of the dispatcher that were not processed yet.
     batch: VecDeque<LaneMessage>,
-    /// What is being looked at.
+    /// The message that is being processed.
     in_hand: Option<Place>,
-    /// The turn that is written as running.
+    /// The turn that is stored as running.
     written: Option<(TurnId, Place)>,
-    /// How often the lane broke.
+    /// The number of recovered faults.
     heals: u32,
     memory: Memory,
-    /// A compression of the history, while it runs. Nothing else does meanwhile.
+    /// A compression of the history in progress. Nothing else runs meanwhile.
     compressing: Option<Compressing>,
-    /// Chats that lead elsewhere from here on.
+    /// Chats that lead to another session from here on.
     moving: Moving,
-    /// The conversations that were listed last, by their number.
+    /// The conversations of the last list, by their number.
     listed: BTreeMap<usize, SessionId>,
-    /// Resolves when an earlier lane has written what this one builds upon.
+    /// Resolves when an earlier lane has written the state that this one builds on.
     after: Option<After>,
     draining: bool,
 }
 
-/// The bounds of a lane's guard, as they were when the lane was made.
+/// The limits of a lane's guard, as of the creation of the lane.
 #[derive(Clone, Copy, Debug)]
 pub struct GuardLimits {
-    /// How many events wait.
+    /// Events that may wait.
     pub queue_max: usize,
-    /// How long what is said may be joined.
+    /// Times within which messages may be joined.
     pub windows: Windows,
 }
 
 impl GuardLimits {
-    /// As the configuration says.
+    /// Reads the limits from the configuration.
     pub fn of(session: &SessionConfig) -> Self {
         let windows = Windows {
             merge: session.merge,
@@ -253,7 +249,7 @@ enum Waiting {
 }
 
 impl Lane {
-    /// Makes the lane of a session; `birth` when it is not written yet.
+    /// Creates the lane of a session; `birth` if the session is not stored yet.
     pub fn new(
         host: Arc<Host>,
         session: SessionId,
@@ -286,7 +282,7 @@ impl Lane {
         }
     }
 
-    /// Lives until the dispatcher closes the mailbox, or until the host ends.
+    /// Runs until the dispatcher closes the mailbox, or until the host ends.
     pub async fn run(mut self: Box<Self>, mut mailbox: mpsc::UnboundedReceiver<LaneMessage>) {
         if let Some(after) = self.after.take() {
             Box::pin(self.take_over(after)).await;
@@ -302,7 +298,7 @@ impl Lane {
         Box::pin(self.park()).await;
     }
 
-    /// What it does is boxed: a lane that only waits is a small task, and a crowd of them little memory.
+    /// The work is boxed: a waiting lane is a small task, so a host with many of them needs little memory.
     async fn live(&mut self, mailbox: &mut mpsc::UnboundedReceiver<LaneMessage>, taken: &mut u64) {
         let host = Arc::clone(&self.host);
         let mut batch = Vec::new();
@@ -339,7 +335,7 @@ impl Lane {
         }
     }
 
-    /// Takes what came in, in order. Refusals of one batch are told together.
+    /// Processes received messages in order. Refusals of one batch share a notice.
     async fn take(&mut self) {
         let mut refused = Vec::new();
         while let Some(message) = self.batch.pop_front() {
@@ -364,7 +360,7 @@ impl Lane {
                 LaneMessage::Close { changes, then, reply } => {
                     let written = self.close(changes).await;
                     drop(then);
-                    // Whoever asked may have gone away.
+                    // The caller may have stopped waiting.
                     let _ = reply.send(written);
                 }
                 LaneMessage::Edited(edit) => self.edit_what_waits(&edit),
@@ -418,7 +414,7 @@ impl Lane {
         Some(running)
     }
 
-    /// A session beside another one begins with what was chosen there.
+    /// Copies the settings of the conversation to its background session.
     async fn settle_beside(&mut self) {
         let Some(Birth { session, .. }) = &mut self.birth else { return };
         let Some(Parent { session: parent, lineage: Lineage::Aside }) = &session.parent else { return };
@@ -432,7 +428,7 @@ impl Lane {
         }
     }
 
-    /// Commits that a turn which a crash cut off runs again.
+    /// Commits that an interrupted turn runs again.
     async fn admit_again(&mut self, turn: TurnId, events: Vec<Heard>) -> Option<Running> {
         let place = events.last()?.place.clone();
         let epoch = self.host.epoch;
@@ -442,14 +438,14 @@ impl Lane {
         let mut running = self.start(turn, events.into_iter().map(|event| vec![event]).collect(), steps).await?;
         match self.host.store.drafts_of(turn).await {
             Ok(drafts) => drafts.last().into_iter().for_each(|draft| running.adopt(draft)),
-            // Left alone it ends as interrupted, with the turn.
+            // Without its draft the message ends as interrupted, with the turn.
             Err(error) => tracing::warn!(%turn, %error, "what a turn had begun to say cannot be read"),
         }
         Some(running)
     }
 
-    /// Returns the rights that an event gives to its turn. The host's own events have those of a user; for messages to
-    /// other chats the person counts for whom the host speaks.
+    /// Returns the rights that an event gives to its turn. An event of the host has those of a user; for messages to
+    /// other chats, the rights of the represented person count.
     fn rights_of(&self, heard: &Heard) -> Rights {
         let (event, tier) = (heard.event.get(), heard.event.tier());
         let reach = match heard.event.origin() {
@@ -461,7 +457,7 @@ impl Lane {
         Rights { tier, reach, person: heard.owner.clone() }
     }
 
-    /// Runs a turn that is committed, behind the steps that it made in an earlier life of the host.
+    /// Runs a committed turn, after the steps that it made in an earlier run of the host.
     async fn start(&mut self, turn: TurnId, mut groups: Vec<Vec<Heard>>, steps: Vec<Message>) -> Option<Running> {
         let remembered = self.memory.read(&self.host, &self.session).await;
         let files = Files::of(&self.host, groups.iter().flatten()).await;
@@ -474,7 +470,7 @@ impl Lane {
         request.steps = steps;
         let lost = self.host.losses.take(&self.session);
         request.system = context::with_note(request.system, lost.as_deref());
-        // The turn has the rights of the least of those who speak in it.
+        // The turn has the least rights among those of its senders.
         let others = groups.iter().flatten().map(|heard| self.rights_of(heard));
         let rights = others.fold(self.rights_of(&heard), Rights::and);
         let lease = self.host.runs.issue(&*self.host.chance, rights, &mut request.context);
@@ -497,7 +493,7 @@ impl Lane {
         Some(running)
     }
 
-    /// Puts the messages that are kept of a group before the first message of its turn. The end of the turn removes them.
+    /// Puts the kept messages of a group before the first message of its turn. The end of the turn removes them.
     async fn observed(&self, heard: &Heard, said_by: &[Spoken], messages: &mut [Message]) -> Option<ObservedUpTo> {
         let (instance, chat) = (&heard.place.instance, &heard.place.chat);
         let is_said = heard.event.origin() == Origin::Sender && !heard.aside && !is_dm(&chat.kind);
@@ -519,7 +515,7 @@ impl Lane {
         Some(ObservedUpTo { instance: instance.to_string(), chat: chat.clone(), inbox, now_ms: self.host.now_ms() })
     }
 
-    /// Writes a session that takes over from another one. Any other is written with its first turn.
+    /// Stores a session that replaces another one. Any other is stored with its first turn.
     async fn bear(&mut self, place: &Place) -> Option<()> {
         let Some(Birth { session, route: Some(route), takeover: Some(takeover) }) = self.birth.clone() else {
             return Some(());
@@ -545,13 +541,13 @@ impl Lane {
         Some(())
     }
 
-    /// Whether a session has a transcript that somebody could miss.
+    /// Returns whether a session has a transcript.
     async fn said_something(&self, session: &SessionId) -> bool {
         let row = self.host.store.session(session).await;
         row.is_ok_and(|row| row.is_some_and(|row| row.messages > 0))
     }
 
-    /// Takes up a turn that a crash cut off, before anything newer.
+    /// Resumes a turn that a crash interrupted, before anything newer.
     async fn resume(&mut self, cut_off: CutOffTurn, events: Vec<Heard>) {
         self.wait_for_its_turn(cut_off.turn, cut_off.attempts, events).await;
     }
@@ -574,14 +570,14 @@ impl Lane {
         }
     }
 
-    /// Its adapter is back: the turn that waited for it goes on.
+    /// Continues the turn that waited for its adapter, which is online again.
     async fn go_on(&mut self) {
         if let Some((turn, events)) = self.resuming.take() {
             self.begin(vec![vec![Waiting::CutOff(turn, events)]]).await;
         }
     }
 
-    /// Ends a turn that will not be resumed, and says so where it was asked.
+    /// Ends a turn that will not be resumed, and notifies its chat.
     async fn close_cut_off(&mut self, turn: TurnId, why: &str, heard: Option<&Heard>) {
         let mut deliveries = Vec::new();
         if let Some(heard) = heard {
@@ -606,7 +602,7 @@ impl Lane {
         self.write_end(end).await;
     }
 
-    /// What happened to the running turn.
+    /// Handles an event of the running turn.
     async fn step(&mut self, step: Step) {
         match step {
             Step::Said => {
@@ -640,7 +636,7 @@ impl Lane {
         }
     }
 
-    /// Commits how the running turn ended and what is owed for it. What waits is next.
+    /// Commits the end of the running turn and its deliveries. Waiting messages are next.
     async fn end(&mut self, outcome: TurnOutcome, cause: Cause) {
         let Some(mut running) = self.running.take() else { return };
         running.control = None;
@@ -650,21 +646,21 @@ impl Lane {
         let is_cut = matches!(&outcome, TurnOutcome::Finished { finish_reason, .. } if finish_reason == "length");
         let mut conclusion = turn::conclude(outcome, cause, &self.host.live());
         self.keep_steps(running.turn, cause, &mut conclusion).await;
-        // What the turn of a task says is the task's, and told as such.
+        // The output of a task's turn belongs to the task, which has its own notices.
         let is_task = tasks::runs(&running.heard);
         if let Some(answer) = conclusion.says.take().filter(|_| !is_task) {
             let answer = self.with_thoughts(answer, &conclusion.messages).await;
-            // A service reads the reason why the answer ends; a person reads the mark.
+            // A service reads the reason for which the answer ends; a person reads the mark.
             let mark = if is_cut && running.heard.place.can_deliver_later() { turn::USED_UP } else { "" };
             conclusion.says = Some(aside(&running.heard, format!("{answer}{mark}")));
         }
         let mut deliveries: Vec<NewDelivery> = running.conclude(&self.host, &conclusion).await.into_iter().collect();
         let late = self.guard.finished();
-        // A stream shows how a turn ended to those who look on; who can be told later is told to stay.
+        // A stream shows the end of a turn to its observers; a chat that can be notified later gets a message.
         let looks_on = running.is_streamed() && !running.heard.place.can_deliver_later();
         let is_shown = looks_on || !deliveries.is_empty() || is_task;
         if let Some(words) = after_words(&running, conclusion.end, cause, is_shown, &late) {
-            // In a group it says by that whose question it is about.
+            // In a group the notice quotes the message that it is about.
             let mut notice = running.heard.place.tell(&self.host, words.to_owned()).await;
             notice.reply_to.clone_from(&running.heard.place.reply_to);
             deliveries.push(notice);
@@ -705,7 +701,7 @@ impl Lane {
         self.close_asks(asks).await;
         self.written = None;
         self.memory.add(&self.host, transcript, conclusion.state);
-        // Also of one that was stopped: what was asked says what it is about.
+        // Also for a stopped turn: the message names the subject.
         let title = self.title_after(&running.heard).filter(|_| !is_task);
         if running.heard.aside {
             self.host.tasks.ring();
@@ -724,7 +720,7 @@ impl Lane {
         }
     }
 
-    /// Counts how the turn ended, and logs a failure with the ids that lead to it.
+    /// Counts the end of the turn, and logs a failure with its ids.
     fn note_health(&self, running: &Running, outcome: &TurnOutcome, cause: Cause) {
         let now_ms = self.host.now_ms();
         let health = &self.host.health;
@@ -761,7 +757,7 @@ impl Lane {
         }
     }
 
-    /// A message that grew for a turn which is over was ended by the store: its lane goes on with that.
+    /// Reports to its outbox lane that the store has ended a growing message of a finished turn.
     async fn tell_grown(&self, id: DeliveryId) {
         match self.host.store.delivery(id).await {
             Ok(Some(delivery)) => self.host.tell_grown(delivery.instance, delivery.chat, id).await,
@@ -790,7 +786,7 @@ impl Lane {
         }
     }
 
-    /// Answers about a turn, if this lane has its event.
+    /// Answers a caller about a turn, if this lane has its event.
     async fn answer(&mut self, instance: &str, inbox: InboxId, wish: TurnWish, reply: mpsc::Sender<&'static str>) {
         let is_it = |heard: &Heard| heard.inbox == inbox && *heard.place.instance == *instance;
         let runs = self.running.as_ref().is_some_and(|running| running.answers(instance, inbox));
@@ -801,7 +797,7 @@ impl Lane {
             (false, true) => "queued",
             (false, false) => return,
         };
-        // Whoever asked may have gone away.
+        // The caller may have stopped waiting.
         let _ = reply.try_send(state);
         match wish {
             TurnWish::Tell => {}
@@ -810,7 +806,7 @@ impl Lane {
         }
     }
 
-    /// Takes an event out of the queue because its sender said so.
+    /// Removes an event from the queue because its sender withdrew it.
     async fn withdraw(&mut self, inbox: InboxId) {
         self.guard.withdraw(inbox);
         self.door.remove(inbox);
@@ -824,25 +820,25 @@ impl Lane {
         }
     }
 
-    /// Whether nothing runs and nothing waits here.
+    /// Returns whether nothing runs and nothing waits here.
     fn has_nothing(&self) -> bool {
         self.guard.is_idle() && self.door.is_empty()
     }
 
-    /// Whether the session does something that must end before its transcript may change.
+    /// Returns whether the session has work that must end before its transcript may change.
     fn is_busy(&self) -> bool {
         self.running.is_some() || self.is_compressing()
     }
 
-    /// Starts nothing new. A compression is given up; its order waits in the inbox for the next life of the host.
+    /// Starts nothing new. A compression is given up; its order waits in the inbox for the next run of the host.
     fn drain(&mut self) {
         self.draining = true;
         self.compressing = None;
-        // Their rows wait in the inbox, with the references.
+        // The rows wait in the inbox, with the references.
         self.door.clear();
     }
 
-    /// Ends the running turn because somebody said so.
+    /// Ends the running turn on request.
     async fn stop(&mut self) {
         if let Some(compressing) = self.compressing.take() {
             self.not_compressed(compressing, "it was stopped").await;
@@ -854,7 +850,7 @@ impl Lane {
         }
     }
 
-    /// Leaves the running turn to the next life of the host, which finds its row.
+    /// Leaves the running turn to the next run of the host, which finds its row.
     async fn park(&mut self) {
         if let Some(running) = self.running.take() {
             tracing::info!(session = %self.session, turn = %running.turn, "parked");
@@ -863,7 +859,7 @@ impl Lane {
     }
 }
 
-/// Waits until a turn that was cut off can go on; for ever when there is none.
+/// Waits until an interrupted turn can continue; forever if there is none.
 async fn adapter_back(resuming: &Option<(TurnId, Vec<Heard>)>) {
     match resuming.as_ref().and_then(|(_, events)| events.last()?.place.adapter.as_ref()) {
         Some(adapter) => adapter.online().await,
@@ -871,7 +867,7 @@ async fn adapter_back(resuming: &Option<(TurnId, Vec<Heard>)>) {
     }
 }
 
-/// What a turn beside a conversation says, as the conversation's chat sees it.
+/// Formats the output of a background turn for the chat of its conversation.
 fn aside(heard: &Heard, markdown: String) -> String {
     if !heard.aside {
         return markdown;
@@ -881,7 +877,7 @@ fn aside(heard: &Heard, markdown: String) -> String {
     format!("In the background, on `{asked}`:\n\n{markdown}")
 }
 
-/// Waits for the running turn; for ever when there is none.
+/// Waits for the running turn; forever if there is none.
 async fn next_step(running: &mut Option<Running>) -> Step {
     match running {
         Some(running) => running.next().await,

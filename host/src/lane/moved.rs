@@ -1,8 +1,7 @@
-//! What is on its way to a session whose chat goes on in another one.
+//! Messages on their way to a session whose chat moves to another session.
 //!
-//! Between the moment at which a lane decides and the one at which the dispatcher
-//! leads the chat elsewhere, messages still arrive here. They are kept back and
-//! handed on in order; orders are obeyed here, since they were given to this session.
+//! Messages still arrive here after the lane has decided and before the dispatcher has changed the route. They are kept
+//! back and handed on in order. Orders are carried out here, because they were given to this session.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +11,13 @@ use tokio::sync::oneshot;
 use super::{Lane, LaneMessage, Waiting};
 use crate::events::{Control, HostEvent, Rebind, Rebound};
 
-/// Lets a lane begin, with what the one before hands on to it.
+/// Starts a waiting lane, with the messages that the previous one hands on.
 pub type Then = oneshot::Sender<Vec<LaneMessage>>;
 
-/// Resolves when a lane may begin.
+/// Resolves when a lane may start.
 pub type After = oneshot::Receiver<Vec<LaneMessage>>;
 
-/// Chats that lead elsewhere, and what was kept back of them.
+/// Chats that lead to another session, and their messages that were kept back.
 #[derive(Default)]
 pub struct Moving {
     to: BTreeMap<String, SessionId>,
@@ -26,12 +25,12 @@ pub struct Moving {
 }
 
 impl Moving {
-    /// From here on what comes from these chats belongs to another session.
+    /// Assigns the messages of these chats to another session from here on.
     fn begin(&mut self, keys: impl Iterator<Item = String>, to: &SessionId) {
         self.to.extend(keys.map(|key| (key, to.clone())));
     }
 
-    /// Whether this chat leads elsewhere.
+    /// Returns whether this chat leads to another session.
     fn has(&self, key: &str) -> bool {
         self.to.contains_key(key)
     }
@@ -54,20 +53,20 @@ impl Moving {
         None
     }
 
-    /// Hands on what was kept back: nothing more of these chats comes here.
+    /// Hands on the messages that were kept back: no more messages of these chats come here.
     pub fn hand_on(&mut self, keys: &BTreeSet<String>, then: Then) {
         self.to.retain(|key, _| !keys.contains(key));
         let is_theirs =
             |message: &LaneMessage| matches!(message, LaneMessage::Heard(heard, _) if keys.contains(&heard.key));
         let (theirs, others) = std::mem::take(&mut self.kept).into_iter().partition(is_theirs);
         self.kept = others;
-        // The host ends when nobody takes it; the inbox still has it then.
+        // Without a receiver the host ends; the inbox still has the messages then.
         let _ = then.send(theirs);
     }
 }
 
 impl Lane {
-    /// Leads this chat, or every chat, of this session to another one. What waits here goes along.
+    /// Binds this chat, or every chat, of this session to another one. Waiting messages move, too.
     pub(super) async fn rebind(&mut self, key: Option<String>, to: &SessionId) -> Rebound {
         let (reply, rebound) = oneshot::channel();
         let rebind = Rebind { from: self.session.clone(), key, to: to.clone(), reply };
@@ -82,22 +81,22 @@ impl Lane {
     fn keep_back_what_waits(&mut self) {
         let waiting: Vec<_> = self.guard.queued().collect();
         for id in waiting {
-            // A turn that was cut off is of this session and stays, like what comes from a chat that stays.
+            // An interrupted turn belongs to this session and stays, and so do messages of a chat that stays.
             let moves = matches!(self.waiting.get(&id), Some(Waiting::Heard(heard)) if self.moving.has(&heard.key));
             if moves && let Some(Waiting::Heard(heard)) = self.waiting.remove(&id) {
                 self.guard.withdraw(id);
                 self.moving.keep_back(LaneMessage::Heard(heard, None));
             }
         }
-        // What was fetched for them already is fetched there.
+        // The other session fetches their files itself.
         for heard in self.door.take_where(|heard| self.moving.has(&heard.key)) {
             self.moving.keep_back(LaneMessage::Heard(Box::new(heard), None));
         }
     }
 
-    /// Waits for what an earlier lane hands on, and takes it before anything newer.
+    /// Waits for the messages of an earlier lane, and takes them before anything newer.
     pub(super) async fn take_over(&mut self, after: After) {
-        // An earlier lane that is gone has nothing more to write and hands nothing on.
+        // An earlier lane that has ended has nothing more to write and hands nothing on.
         let handed = after.await.unwrap_or_default();
         handed.into_iter().rev().for_each(|message| self.batch.push_front(message));
     }

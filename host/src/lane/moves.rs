@@ -1,4 +1,4 @@
-//! A conversation goes back to the terminal, or comes from there by its code.
+//! The return of a conversation to the terminal, and its move from there by a code.
 
 use hermes_core::handoff::{HandoffState, TERMINAL};
 use hermes_core::ids::SessionId;
@@ -19,17 +19,17 @@ const NOT_FROM_THERE: &str =
 
 const TAKEN: &str = "This chat goes on in another conversation by now. Try it again there.";
 
-/// A chat that is in no conversation any more.
+/// A chat that was released from its conversation.
 #[derive(Debug)]
 pub struct Freed {
-    /// What has to be written.
+    /// The changes to write.
     pub changes: Vec<Change>,
     /// Lets the next conversation of the chat begin.
     pub then: Then,
 }
 
 impl Lane {
-    /// `/return`: the chat lets go of a conversation that came from the terminal.
+    /// `/return`: releases the chat from a conversation that came from the terminal.
     pub(super) async fn hand_back(&mut self, place: &Place, wish: &Wish) -> Result<(), StoreError> {
         let (said, then) = self.handed_back(wish).await?;
         self.answer_order(place, said).await;
@@ -64,7 +64,7 @@ impl Lane {
         Ok((Said { words, changes }, Some(then)))
     }
 
-    /// `/claim CODE`: the chat goes on with a conversation that the terminal offered, whoever writes here.
+    /// `/claim CODE`: binds the chat to a conversation that the terminal offered, whoever the sender is.
     pub(super) async fn claim(&mut self, place: &Place, wish: &Wish, session: &SessionId) -> Result<Said, StoreError> {
         let current = self.host.store.session(&self.session).await?;
         if let Some(why) = may_not_leave(wish, wish.owner.as_deref().unwrap_or_default(), current.as_ref()) {
@@ -76,7 +76,7 @@ impl Lane {
         if let Some(in_use) = self.host.store.session_in_use(&target.id).await? {
             return Ok(Said::only(elsewhere(&target, in_use)));
         }
-        // It may have gone to a chat under another name since it was offered.
+        // The session may have moved to a chat under another name since the offer.
         if let Some(why) = has_chat(&self.host, &target.id).await {
             return Ok(Said::only(sentence(format!("This code works no more: {why}"))));
         }
@@ -94,7 +94,7 @@ impl Lane {
         Ok(said)
     }
 
-    /// The conversation of this name that was handed over to this very chat, where one person is in it.
+    /// Returns the conversation of this name that was handed over to this private chat.
     pub(super) async fn handed_here(&self, place: &Place, name: &str) -> Result<Option<SessionRow>, StoreError> {
         if !is_dm(&place.chat.kind) {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Slash commands, as far as a session has to do with them. What they change is
-//! decided by the dispatcher; here it is written in the session's order and answered.
+//! Slash commands that concern a session. The dispatcher decides on their changes; the lane writes these in the
+//! session's order and replies.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,55 +21,55 @@ use crate::store::{Change, CommandTx, EndTurn, StoreError, TurnEnd};
 /// A slash command on its way to its session.
 #[derive(Debug)]
 pub struct Order {
-    /// Where it was given, and where it is answered.
+    /// The origin of the command, to which the reply is sent.
     pub place: Place,
-    /// What is to be done.
+    /// The operation.
     pub act: Act,
-    /// What changes with it, in one transaction with its answer.
+    /// The changes, in one transaction with the reply.
     pub changes: Vec<Change>,
-    /// Whether it is obeyed while a turn runs.
+    /// Whether it is carried out while a turn runs.
     pub bypasses: bool,
 }
 
-/// What a lane does about a command.
+/// The operation of a command.
 #[derive(Debug)]
 pub enum Act {
-    /// Answer with these words.
+    /// Reply with this text.
     Say(String),
-    /// Say why it is not done.
+    /// Reply with the reason of a refusal.
     Refuse(String),
     /// Stop the running turn.
     Stop {
-        /// What to say where none runs.
+        /// The reply if no turn runs.
         idle: String,
     },
-    /// Say how the session stands.
+    /// Describe the session.
     Describe,
-    /// Choose how the session behaves.
+    /// Change a setting of the session.
     Set(SettingChange),
-    /// Choose the other way whether the agent asks here before it acts.
+    /// Toggle whether the agent asks here before it acts.
     ToggleYolo,
-    /// Ask before a command is obeyed.
+    /// Ask before a command is carried out.
     Ask {
-        /// The question, which is open.
+        /// The open question.
         question: Box<Question>,
-        /// What is asked.
+        /// The text of the question.
         words: String,
     },
-    /// Say that the host restarts, and when that is written, let it.
+    /// Announce the restart of the host and, once that is written, start it.
     Restart,
-    /// Show more of tools on the way, after the last mode nothing again.
+    /// Switch to the next mode of tool progress; the last mode is followed by none.
     NextProgress,
-    /// Say how a setting of the session stands.
+    /// Show a setting of the session.
     Show(Setting),
-    /// Let this chat begin anew; other chats go on in the session.
+    /// Release this chat from the session, which continues in other chats.
     Leave {
         /// Lets the next session of the same key begin.
         then: Then,
     },
-    /// Do something with the conversation as such.
+    /// Carry out an operation on the conversation.
     Conversation(Box<Wish>),
-    /// Answer with what comes out of asking somebody who may take a while.
+    /// Reply with the result of a request that may take a while.
     Later(Later),
     /// End the session; its key is free once the sender is dropped.
     End {
@@ -78,12 +78,12 @@ pub enum Act {
     },
 }
 
-/// Words that are still being found, and what changes with them. Bounded by whoever finds them.
-/// In a mutex that is never locked, since an order is looked at from more than one thread.
+/// A reply that is still being determined, with its changes. Bounded by its creator. The mutex is never locked; it
+/// makes the order shareable between threads.
 pub struct Later(Mutex<BoxFuture<'static, (String, Vec<Change>)>>);
 
 impl Later {
-    /// What `finding` comes to.
+    /// Wraps the result of `finding`.
     pub fn new(finding: impl Future<Output = (String, Vec<Change>)> + Send + 'static) -> Self {
         Self(Mutex::new(Box::pin(finding)))
     }
@@ -102,10 +102,10 @@ const NO_RESTART: &str = "The host goes on: it would not start again, since its 
 
 const NEW: &str = "A new conversation begins.";
 
-/// What follows on it where a turn ran: what that had said stands in the chat.
+/// The addition to a reply if a turn was stopped: its output remains in the chat.
 const ENDED: &str = " The turn that ran was stopped.";
 
-/// The words about a conversation that begins, with the title that it gets.
+/// Appends the title of a new conversation to the reply.
 fn with_title(words: &str, changes: &[Change]) -> String {
     let title = changes.iter().find_map(|change| match change {
         Change::NewSession(new) => new.title.as_deref(),
@@ -118,7 +118,7 @@ fn with_title(words: &str, changes: &[Change]) -> String {
 }
 
 impl Lane {
-    /// Obeys a command: one transaction with its changes and its answer.
+    /// Carries out a command: one transaction with its changes and its reply.
     pub(super) async fn obey(&mut self, order: Order) {
         let Order { place, act, mut changes, bypasses } = order;
         let (mut then, mut restarts, mut refused) = (None, false, matches!(act, Act::Refuse(_)));
@@ -146,7 +146,7 @@ impl Lane {
                     RESTART.to_owned()
                 }
                 Act::Restart => {
-                    // Nobody is told that it is back.
+                    // Without a restart there is no notice after it.
                     changes.clear();
                     NO_RESTART.to_owned()
                 }
@@ -159,7 +159,7 @@ impl Lane {
                     tokio::spawn(answer_later(Arc::clone(&self.host), place, changes, later));
                     return;
                 }
-                // Obeyed above, unless something runs.
+                // Carried out above, unless a turn runs.
                 Act::Conversation(_) => String::new(),
                 Act::Leave { then: tell } => {
                     then = Some(tell);
@@ -173,7 +173,7 @@ impl Lane {
         };
         let mut reply = place.answer_order(&self.host, with_title(&words, &changes)).await;
         if refused && *place.instance == *TERMINAL {
-            // A script has to know that this is no answer.
+            // A script has to recognize that this is no answer.
             reply.purpose = Purpose::Notice;
         }
         reply.code = changes.iter().find_map(code_of);
@@ -193,7 +193,7 @@ impl Lane {
         drop(then);
     }
 
-    /// Asks before a command is obeyed; that answers the event.
+    /// Asks before a command is carried out; the question answers the event.
     async fn ask_first(&mut self, place: Place, question: &Question, words: &str) {
         let mut posed = asking::pose(&self.host, question, words).await;
         posed.in_reply_to = Some(place.inbox);
@@ -201,14 +201,14 @@ impl Lane {
         self.write_order(CommandTx { inbox: Some(place.inbox), changes: Vec::new(), reply: vec![posed], now_ms }).await;
     }
 
-    /// Ends the session because the operator says so. Returns whether it is written.
+    /// Ends the session for the operator. Returns whether the end is written.
     pub(super) async fn close(&mut self, mut changes: Vec<Change>) -> bool {
         self.end_session(&mut changes).await;
         self.write_order(CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: self.host.now_ms() }).await
     }
 
-    /// Writes an order that begins a session with a title. Returns what is still to be written: the same order,
-    /// without the title where another session has it.
+    /// Writes an order that begins a session with a title. Returns the order that remains to be written: the same one,
+    /// without the title if another session has it.
     async fn write_titled(&self, mut order: CommandTx, place: &Place, words: &str) -> Option<CommandTx> {
         let titled = |change: &Change| matches!(change, Change::NewSession(new) if new.title.is_some());
         if !order.changes.iter().any(titled) {
@@ -228,7 +228,7 @@ impl Lane {
                 let words = format!("{words} It has no title: {error}.");
                 order.reply = vec![place.answer_order(&self.host, words).await];
             }
-            // Tried again like every order, and told in the log.
+            // Retried like every order, and logged.
             Err(_) => {}
         }
         Some(order)
@@ -237,7 +237,7 @@ impl Lane {
     async fn stop_and_say(&mut self, idle: String) -> String {
         let mut stopped = self.is_busy();
         self.stop().await;
-        // What is not there yet is what the session works on, where no turn runs.
+        // Without a running turn, the fetches of files are the session's work.
         stopped |= !stopped && self.stop_fetching().await;
         let waiting = self.guard.depth() + self.door.len();
         match (stopped, waiting) {
@@ -279,7 +279,7 @@ impl Lane {
         lines.join("\n")
     }
 
-    /// Ends the session: its turn is stopped and what waited for it is dropped, and said to be.
+    /// Ends the session: stops its turn, and drops and reports the waiting messages.
     async fn end_session(&mut self, changes: &mut Vec<Change>) -> String {
         let mut ids = self.guard.clear();
         ids.extend(self.door.clear());
@@ -297,7 +297,7 @@ impl Lane {
         let stopped = if self.running.is_some() || self.resuming.is_some() { ENDED } else { "" };
         self.stop().await;
         if self.birth.is_some() {
-            // Nothing of this session was ever written; what begins after it is.
+            // This session was never stored; its successor is.
             let is_kept = |change: &Change| {
                 matches!(change, Change::NewSession(_) | Change::BindBorn(_) | Change::ForgetObserved(_))
             };
@@ -314,7 +314,7 @@ impl Lane {
         }
     }
 
-    /// Ends a turn that was to be resumed and will not be. What was asked stays in the transcript.
+    /// Ends an interrupted turn that will not be resumed. The question stays in the transcript.
     pub(super) async fn give_up(&mut self, turn: hermes_core::ids::TurnId, events: &[Heard]) {
         let host = &self.host;
         let files = Files::of(host, events.iter()).await;
@@ -338,13 +338,13 @@ impl Lane {
     }
 }
 
-/// A moment for people, in the time of the host.
+/// Formats a time for users, in the time zone of the host.
 fn when(at_ms: i64) -> String {
     let moment = jiff::Timestamp::from_millisecond(at_ms).unwrap_or_default();
     moment.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-/// The hash of a request whose code the answer tells.
+/// Returns the hash of a request whose code the reply contains.
 fn code_of(change: &Change) -> Option<String> {
     match change {
         Change::PairingRequest(request) => Some(request.hash.clone()),
@@ -352,8 +352,8 @@ fn code_of(change: &Change) -> Option<String> {
     }
 }
 
-/// Obeys an order whose words take a while, beside the lane: it must stay free to be stopped. Until it is
-/// written the event waits in the inbox.
+/// Carries out an order with a slow reply in the background, so that the lane can still be stopped. Until the reply is
+/// written, the event waits in the inbox.
 async fn answer_later(host: Arc<Host>, place: Place, mut changes: Vec<Change>, later: Later) {
     let (words, more) = later.0.into_inner().unwrap_or_else(PoisonError::into_inner).await;
     changes.extend(more);

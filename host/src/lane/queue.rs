@@ -1,9 +1,7 @@
-//! What waits in a lane, and what it does to the turn that runs: the guard's decisions,
-//! carried out.
+//! The waiting messages of a lane, and their effect on the running turn: the guard's decisions, carried out.
 //!
-//! What somebody hears about it is written from the guard's answer, never before it.
-//! Who may end a turn, and whether the runtime takes words on the way, is decided here,
-//! before the guard hears of the event.
+//! The notice to a sender is written from the guard's decision, never before it. Whether a sender may end a turn and
+//! whether the runtime can be steered is decided here, before the guard receives the event.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -30,38 +28,37 @@ use crate::render;
 use crate::store::{Change, CommandTx, TurnEnd};
 use crate::turn::Cause;
 
-/// What a chat hears about a turn that was ended for what came after it, where nothing else shows it.
+/// The notice about a turn that was interrupted by a later message, if nothing else shows it.
 const INTERRUPTED: &str = "(interrupted)";
 
-/// What a chat hears about words that were to steer a turn which had ended.
+/// The notice about messages that should have steered a turn which had ended.
 const LATE: &str = "What was to reach that turn came too late for it and is answered next.";
 
-/// The album of what the host itself says to the session.
+/// The album of the host's own events for the session.
 const NEWS: &str = "news";
 
-/// Why an event waits although more was chosen.
+/// The reason for which an event waits although its busy mode allows more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Demotion {
-    /// Somebody else's turn runs.
+    /// The running turn belongs to another sender.
     NotRequester,
-    /// It must not be interrupted at the moment.
+    /// The turn must not be interrupted at present.
     Held(Hold),
-    /// The runtime takes nothing on the way.
+    /// The runtime cannot be steered.
     CannotSteer,
-    /// It is part of what the running turn answers, and nothing is said about it.
+    /// The event belongs to the messages that the running turn answers; no notice is sent.
     SameBurst,
-    /// It was on its way while nobody could take it, and is about nothing that the running turn says.
+    /// The event was sent before the running turn began, so it does not refer to that turn.
     SaidBefore,
 }
 
 impl Lane {
-    /// The guard's time.
+    /// Returns the guard's time.
     pub(super) fn now(&self) -> std::time::Duration {
         self.host.clock.moment().saturating_duration_since(self.began)
     }
 
-    /// Lets an event start its turn, wait, or do to the running turn what it may; returns one for which there is no
-    /// room.
+    /// Lets an event start its turn, wait, or act on the running turn as far as it may; returns it if there is no room.
     pub(super) async fn hear(&mut self, heard: Box<Heard>) -> Option<Box<Heard>> {
         let (wish, demotion) = self.may(&heard).await;
         let (by, join) = (heard.by(), self.join(&heard, wish));
@@ -76,7 +73,7 @@ impl Lane {
         let arrival = Arrival { inbox: heard.inbox, by, wish, join };
         let words = match self.guard.arrive(arrival, self.now()) {
             Admission::Run if self.draining => {
-                // The event stays accepted in the inbox and is taken up by the next life of the host.
+                // The event stays accepted in the inbox, and the next run of the host takes it up.
                 self.guard.finished();
                 return None;
             }
@@ -106,7 +103,7 @@ impl Lane {
         None
     }
 
-    /// Somebody changed what they had said; what a turn has taken stays as it was.
+    /// Applies an edit to a waiting message; a message that a turn has taken stays as it was.
     pub(super) fn edit_what_waits(&mut self, edit: &Event) {
         let waiting = self.waiting.values_mut().filter_map(|waiting| match waiting {
             Waiting::Heard(heard) => Some(heard),
@@ -119,8 +116,8 @@ impl Lane {
         }
     }
 
-    /// Makes what a turn has taken say what its rows say: an edit may have been written between the moment at which it
-    /// was taken out of what waits and the commit, or before it came here.
+    /// Updates taken messages from their rows: an edit may have been written before the commit or before the message
+    /// came here.
     pub(super) async fn read_edits(&self, taken: &mut [Vec<Heard>]) {
         if self.host.counts.edits.load(Ordering::Relaxed) == 0 {
             return;
@@ -137,9 +134,9 @@ impl Lane {
         }
     }
 
-    /// What an event may do to the running turn, and why not more.
+    /// Returns the effect that an event may have on the running turn, and the reason if it is less than requested.
     async fn may(&mut self, heard: &Heard) -> (BusyMode, Option<Demotion>) {
-        // Whoever gets an answer only while they ask waits for theirs; so does what an earlier life of the host left.
+        // A sender who is answered only within the request waits for that answer; so does an event of an earlier run.
         let free = self.running.is_none() && !self.is_compressing();
         if free || self.draining || heard.urge == Urge::InOrder || !heard.place.can_deliver_later() {
             return (BusyMode::Queue, None);
@@ -159,7 +156,7 @@ impl Lane {
             _ if someone_elses => Some(Demotion::NotRequester),
             _ if running.answers_album(&by, heard.event.get().album.as_deref()) => Some(Demotion::SameBurst),
             _ if self.is_burst_of_files(heard, &by) => Some(Demotion::SameBurst),
-            // A backlog is answered in its order, each turn of it to its end.
+            // A backlog is answered in its order, and each of its turns runs to its end.
             BusyMode::Interrupt if was_said_before(&self.host, heard, running) => Some(Demotion::SaidBefore),
             BusyMode::Interrupt => running.line.hold().map(Demotion::Held),
             BusyMode::Steer => (!self.host.runtime.steers()).then_some(Demotion::CannotSteer),
@@ -167,13 +164,13 @@ impl Lane {
         (if demotion.is_some() { BusyMode::Queue } else { mode }, demotion)
     }
 
-    /// What was chosen for this conversation, or for the instance.
+    /// Returns the busy mode of this conversation, or of the instance.
     async fn busy_mode(&mut self, heard: &Heard) -> BusyMode {
         let chosen = self.memory.settings(&self.host, &self.session).await.and_then(|settings| settings.busy);
         chosen.unwrap_or_else(|| self.host.live().session_of(&heard.place.instance).busy)
     }
 
-    /// Whether more files come right after those that the running turn answers.
+    /// Returns whether more files arrive right after those that the running turn answers.
     fn is_burst_of_files(&self, heard: &Heard, by: &str) -> bool {
         let recent = |(who, at): &(String, std::time::Duration)| {
             who == by && self.now().saturating_sub(*at) <= self.limits.windows.merge
@@ -185,7 +182,7 @@ impl Lane {
         let event = heard.event.get();
         let limit = heard.place.adapter.as_ref().map(|adapter| adapter.capabilities().text.clone());
         match heard.urge {
-            // What happens within a moment, or while a turn runs, is told at once.
+            // Events of the host that occur within a moment, or while a turn runs, are joined.
             _ if heard.is_news() => Join::Album,
             _ if heard.input.is_some() || !heard.place.can_deliver_later() => Join::OwnTurn,
             Urge::InOrder | Urge::AsChosen if event.album.is_some() => Join::Album,
@@ -202,11 +199,11 @@ impl Lane {
         }
     }
 
-    /// Does what time asks for: starts the next turn, ends the running one.
+    /// Carries out due actions: starts the next turn, ends the running one.
     pub(super) async fn advance(&mut self) {
         while let Some(due) = self.guard.due(self.now()) {
             match due {
-                // What waits is found by the next life of the host.
+                // The next run of the host finds the waiting events.
                 Due::Start if self.draining || self.is_collecting() => return,
                 Due::Start => {
                     let Some(groups) = self.guard.start(self.now()) else { return };
@@ -221,7 +218,7 @@ impl Lane {
         }
     }
 
-    /// Starts a turn on these messages; when that cannot be, the guard is free again.
+    /// Starts a turn on these messages; if that fails, the guard is free again.
     pub(super) async fn begin(&mut self, groups: Vec<Vec<Waiting>>) {
         let Some(groups) = self.still_awaited(groups).await else {
             self.guard.finished();
@@ -240,7 +237,7 @@ impl Lane {
                         self.resuming = Some((turn, events));
                         return;
                     }
-                    // Such a turn is alone in its list.
+                    // A resumed turn is alone in its list.
                     Waiting::CutOff(turn, events) => started = self.admit_again(turn, events).await,
                 }
             }
@@ -260,7 +257,7 @@ impl Lane {
         self.show_steering();
     }
 
-    /// Ends the running turn at its next safe point, unless it must not be ended by now.
+    /// Interrupts the running turn at its next safe point, unless it must not be interrupted by now.
     async fn interrupt(&mut self) {
         match self.running.as_ref().map(|running| running.line.hold()) {
             Some(None) => self.running.iter_mut().for_each(Running::interrupt),
@@ -274,14 +271,14 @@ impl Lane {
                     self.owe(notice).await;
                 }
             }
-            // A turn that was cut off and waits for its adapter is ended by /stop only.
+            // Only `/stop` ends an interrupted turn that waits for its adapter.
             None => {
                 self.guard.demote();
             }
         }
     }
 
-    /// The running turn takes what is to steer it: written first, then handed over.
+    /// Gives the steering messages to the running turn: written first, then handed over.
     pub(super) async fn steer(&mut self, ask: Ask) {
         let now = self.now();
         let groups = self.guard.steer(now);
@@ -296,7 +293,7 @@ impl Lane {
         if !ids.is_empty() {
             let bind = || self.host.store.steer_turn(turn, ids.clone());
             if self.host.until_written("what steers a turn", bind).await.is_none() {
-                // It stays accepted, and the next life of the host takes it up.
+                // The event stays accepted, and the next run of the host takes it up.
                 return;
             }
         }
@@ -312,7 +309,7 @@ impl Lane {
             running.said_by.extend(said_by);
             running.input.extend(messages.iter().cloned());
         }
-        // A runtime that was stopped meanwhile has it in its transcript.
+        // A runtime that was stopped meanwhile has the messages in its transcript.
         let _ = ask.send(messages);
     }
 
@@ -333,7 +330,7 @@ impl Lane {
         }
     }
 
-    /// Says truthfully that there was no room for these events.
+    /// Notifies the senders that there was no room for these events.
     pub(super) async fn refuse(&self, refused: Vec<Heard>) {
         let max = self.limits.queue_max;
         let words = match refused.len() {
@@ -345,7 +342,7 @@ impl Lane {
         self.not_taken(refused, words, "no room in the queue").await;
     }
 
-    /// Says to whoever spoke last that these events were not taken.
+    /// Notifies the last sender that these events were not taken.
     pub(super) async fn not_taken(&self, events: Vec<Heard>, words: String, why: &str) {
         let (news, events): (Vec<_>, Vec<_>) = events.into_iter().partition(Heard::is_news);
         if !news.is_empty() {
@@ -359,14 +356,14 @@ impl Lane {
     }
 }
 
-/// Whether something was said before the running turn began, by the platform's own date. By how much the clocks differ
-/// is known of what its instance brought before.
+/// Returns whether a message was sent before the running turn began, by the platform's timestamp. The offset of the
+/// platform's clock is known from earlier events of the instance.
 fn was_said_before(host: &Host, heard: &Heard, running: &Running) -> bool {
     let said_ms = heard.at_ms.saturating_add(host.clocks.ahead_ms(&heard.place.instance));
     heard.at_ms > 0 && said_ms.saturating_add(SLACK_MS) <= running.began_ms
 }
 
-/// What the chat of a turn is told besides its answer; `is_shown` when it sees how the turn ended.
+/// Returns the notice for the chat of a turn besides its answer; `is_shown`: the chat sees the end of the turn.
 pub(super) fn after_words(
     running: &Running,
     end: TurnEnd,
@@ -376,7 +373,7 @@ pub(super) fn after_words(
 ) -> Option<&'static str> {
     match cause {
         Cause::Interrupted if end == TurnEnd::Interrupted && !is_shown => Some(INTERRUPTED),
-        // Whoever stops a turn is told what waits.
+        // The reply to `/stop` mentions the waiting messages.
         Cause::Stopped => None,
         _ => (!late.is_empty() && running.heard.place.can_deliver_later()).then_some(LATE),
     }
@@ -389,14 +386,14 @@ pub(super) fn as_heard(waiting: Waiting) -> Option<Heard> {
     }
 }
 
-/// Whether a text is so long that its sender's client may have cut it.
+/// Returns whether a text is so long that its sender's client may have split it.
 fn may_be_cut(text: &str, limit: &TextLimit) -> bool {
     let least = (limit.limit as usize).saturating_mul(CONTINUED_FROM_PERCENT) / 100;
-    // Nothing has more units than bytes.
+    // No text has more units than bytes.
     least > 0 && text.len() >= least && measure(text, render::unit(&limit.unit)) >= least
 }
 
-/// What the sender of an event that waits is told.
+/// Returns the notice to the sender of a waiting event.
 fn queued(waiting: usize, why: Option<Demotion>) -> String {
     let why = match why {
         None | Some(Demotion::SameBurst | Demotion::SaidBefore) => ". It is answered when the running turn is over.",

@@ -1,10 +1,8 @@
-//! What the message that a turn answers shows of it, as a reaction: that it is being worked on, that
-//! it is done, that it failed.
+//! Reactions that show the state of a turn on the message that it answers: in progress, done, failed.
 //!
-//! A reaction is a hint: it is never owed, nothing waits for it, and one that a platform does not
-//! take changes nothing. Each turn has at most one task that reacts, with one call in flight; it may
-//! outlive the turn by the time that its last call takes. Of messages that are answered together only
-//! the last one reacts.
+//! A reaction is a hint: it is never owed, nothing waits for it, and a refused one changes nothing. Each turn has at
+//! most one task that reacts, with one call in flight; the task may outlive the turn by the duration of its last call.
+//! Of messages that are answered together, only the last one gets reactions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,41 +19,41 @@ use crate::host::Host;
 use crate::outbox::HintKind;
 use crate::tasks;
 
-/// Turns that react at once; more do not.
+/// Turns that may react at once; further ones do not react.
 pub const REACTING_MAX: usize = 256;
 
-/// An answer that comes sooner is itself the sign that the message was seen.
+/// The delay of the first reaction: a quicker answer makes it unnecessary.
 const SEEN_AFTER: Duration = Duration::from_millis(150);
 
-/// The message is being worked on. An adapter whose platform has other emoji takes the nearest.
+/// In progress. An adapter with other emoji takes the nearest.
 const SEEN: &str = "👀";
-/// It was answered, or needs no answer.
+/// Answered, or no answer is necessary.
 const DONE: &str = "✅";
-/// It could not be answered.
+/// Failed.
 const FAILED: &str = "❌";
-/// The code of a reaction that was not asked for, because its chat has to wait.
+/// The error code of a reaction that was not sent because its chat has to wait.
 const HELD: &str = "held";
-/// Nobody works on it any more: the reaction is taken back.
+/// Stopped: the reaction is removed.
 const STOPPED: &str = "";
 
-/// The reactions of one turn. Dropped before its end they stay as they are: whoever goes on with the turn ends them.
+/// The reactions of one turn. If this is dropped before the end they stay as they are, and the resumed turn ends them.
 pub struct Reacting {
     end: oneshot::Sender<&'static str>,
 }
 
-/// Who reacts to what.
+/// The reaction to one message.
 struct Sign {
     hints: HintLine,
     message: SentMessage,
     clock: Arc<dyn Clock>,
     seen_at: Instant,
-    /// Whether an earlier life of the host may have begun it.
+    /// Whether an earlier run of the host may have set it.
     begun: bool,
     _room: OwnedSemaphorePermit,
 }
 
 impl Reacting {
-    /// Begins to react to the message of a turn, where its platform can and the operator wants it.
+    /// Starts the reactions to the message of a turn, if its platform supports them and the operator enabled them.
     pub fn start(host: &Arc<Host>, heard: &Heard) -> Option<Self> {
         let place = &heard.place;
         let adapter = place.adapter.as_ref().filter(|adapter| adapter.capabilities().reactions)?;
@@ -83,14 +81,14 @@ impl Reacting {
         Some(Self { end })
     }
 
-    /// The turn is over, and ended like this for whoever looks on.
+    /// Shows the end of the turn.
     pub fn ends(self, last: &TurnEvent) {
         let sign = match last {
             TurnEvent::Error { .. } => FAILED,
             TurnEvent::Done { finish_reason, .. } if finish_reason == "stopped" => STOPPED,
             _ => DONE,
         };
-        // One that was refused before has ended already.
+        // A refused reaction has ended its task already.
         let _ = self.end.send(sign);
     }
 }
@@ -104,7 +102,7 @@ impl Sign {
             () = self.clock.until(self.seen_at) => {
                 match self.react(SEEN, None).await {
                     Err(error) if is_final(&error) => return,
-                    // While its chat has to wait, nothing is shown, so there is nothing to take back.
+                    // While its chat has to wait, no reaction is shown, so none is removed.
                     Err(error) if error.code == HELD => {}
                     _ => before = Some(SEEN),
                 }
@@ -112,7 +110,7 @@ impl Sign {
             }
         };
         if let (Ok(end), Some(before)) = (end, before) {
-            // It is logged where it is asked for, and nothing else follows from it.
+            // The call logs its own failure, and nothing else follows from it.
             let _ = self.react(end, Some(before)).await;
         }
     }
@@ -132,7 +130,7 @@ impl Sign {
     }
 }
 
-/// Whether the platform takes no reaction to this message, whichever it is.
+/// Returns whether the platform takes no reaction to this message at all.
 fn is_final(error: &CallError) -> bool {
     matches!(error.code.as_str(), "refused" | "invalid" | "unsupported")
 }

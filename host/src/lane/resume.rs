@@ -1,8 +1,8 @@
-//! Conversations listed, and gone on with in another chat.
+//! The list of conversations, and their continuation in another chat.
 //!
-//! A conversation belongs to who began it, and only they find it here, wherever they
-//! write from; one that was handed over to a direct message chat is also found there.
-//! One that runs elsewhere stays there until it is done.
+//! A conversation belongs to its creator, and only the creator finds it here, from any chat; after a handoff to a
+//! private chat it is also found there. A conversation with a running turn elsewhere cannot be resumed until that turn
+//! is over.
 
 use hermes_core::ids::SessionId;
 
@@ -48,7 +48,7 @@ impl Lane {
         Ok(Said::only(lines.join("\n")))
     }
 
-    /// Goes on with another conversation of the same person in this chat.
+    /// Continues another conversation of the same person in this chat.
     pub(super) async fn resume_session(&mut self, place: &Place, wish: &Wish, name: &str) -> Result<Said, StoreError> {
         let Some(owner) = wish.owner.as_deref() else { return Ok(Said::only(NOBODY)) };
         let current = self.host.store.session(&self.session).await?;
@@ -71,14 +71,14 @@ impl Lane {
         self.switch_to(wish, &target).await
     }
 
-    /// Leads this chat to another conversation, and ends this one if no other chat is in it.
+    /// Binds this chat to another conversation, and ends this one if no other chat uses it.
     pub(super) async fn switch_to(&mut self, wish: &Wish, target: &SessionRow) -> Result<Said, StoreError> {
         let moved = self.rebind(Some(wish.key.clone()), &target.id).await;
         if moved.routes.is_empty() {
             return Ok(Said::only("This chat goes on in another conversation by now. Try it again there."));
         }
         let mut changes = self.takeover_changes();
-        // One that was never written has nothing to end.
+        // A session that was never stored has nothing to end.
         if self.birth.is_none() && !moved.still_led_to {
             changes.push(Change::EndSession { session: self.session.clone(), reason: "switched".to_owned() });
         }
@@ -90,12 +90,12 @@ impl Lane {
         Ok(Said { words, changes })
     }
 
-    /// The conversation of a person that a number, a title or an id means; or why there is none.
+    /// Returns the person's conversation for a number, a title or an id, or the reason if there is none.
     async fn wanted(&self, owner: &str, name: &str) -> Result<Result<SessionRow, String>, StoreError> {
         let unknown = || Err(format!("You have no conversation {}. `/sessions` lists what there is.", echo(name)));
         let number = name.strip_prefix('#').unwrap_or(name).parse().ok().filter(|number| *number > 0);
         if let Some(number) = number {
-            // A title may be a number, too; what was listed comes first.
+            // A title may be a number, too; the number of the list has precedence.
             let listed = match self.listed.get(&number) {
                 Some(listed) => self.host.store.session(listed).await?,
                 None => self.page(owner, u32::try_from(number - 1).unwrap_or(u32::MAX), 1).await?.pop(),
@@ -115,7 +115,7 @@ impl Lane {
         })
     }
 
-    /// What a conversation has become by compressions.
+    /// Returns the latest successor of a conversation after compressions.
     async fn tip(&self, row: SessionRow) -> Result<Result<SessionRow, String>, StoreError> {
         let id: SessionId = row.id.clone();
         Ok(Ok(self.host.store.session_tip(&id).await?.unwrap_or(row)))
@@ -134,14 +134,14 @@ impl Lane {
     }
 }
 
-/// Why somebody may not lead a chat away from the conversation it is in.
+/// Returns the reason for which a sender may not move a chat away from its conversation.
 pub(super) fn may_not_leave(wish: &Wish, owner: &str, current: Option<&SessionRow>) -> Option<String> {
     let theirs = current.is_none_or(|row| row.owner.as_deref() == Some(owner));
     (wish.several && !theirs && !wish.is_staff)
         .then(|| "Several people share this conversation; only who began it can lead the chat elsewhere.".to_owned())
 }
 
-/// Why a conversation cannot be gone on with here.
+/// Returns the reason for which a conversation cannot be continued here.
 pub(super) fn elsewhere(target: &SessionRow, in_use: InUse) -> String {
     let called = called(target);
     match in_use {

@@ -1,8 +1,7 @@
-//! A turn while it runs: the runtime's task, what it has said, and when it was last heard.
+//! A running turn: the runtime's task, its text so far, and the time of its last output.
 //!
-//! The runtime runs in a task of its own, so that a panic fails only this turn and
-//! a runtime that hangs can be left behind. What an abandoned task still says goes
-//! into a closed channel.
+//! The runtime runs in a task of its own, so that a panic fails only this turn and a hanging runtime can be abandoned.
+//! Later output of an abandoned task goes into a closed channel.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,27 +39,27 @@ use crate::tasks;
 use crate::turn::Conclusion;
 use crate::working::{Listed, Work, beginning};
 
-/// A turn that runs.
+/// A running turn.
 pub struct Running {
     /// The turn.
     pub turn: TurnId,
-    /// What it answers.
+    /// The event that the turn answers.
     pub heard: Heard,
-    /// The same, as the transcript will keep it.
+    /// The input, in the form of the transcript.
     pub input: Vec<Message>,
-    /// What is kept of the events of each message of the input.
+    /// The kept facts about the events of each message of the input.
     pub said_by: Vec<Spoken>,
-    /// When it began, in milliseconds since the Unix epoch.
+    /// Start time, in milliseconds since the Unix epoch.
     pub began_ms: i64,
-    /// By which it is steered.
+    /// The channel that steers the turn.
     pub line: TurnLine,
-    /// What it asks of people.
+    /// Its open questions.
     pub asks: Asks,
     /// The right of its processes to use the control socket.
     pub control: Option<TokenLease>,
-    /// Messages of its group that it sees as context.
+    /// Group messages that it sees as context.
     pub observed: Option<ObservedUpTo>,
-    /// When it is stopped if it has not come to a safe point by then, once it was interrupted.
+    /// Time at which an interrupted turn is stopped if it has not reached a safe point.
     interrupted_until: Option<Instant>,
     task: JoinHandle<TurnOutcome>,
     events: mpsc::Receiver<TurnEvent>,
@@ -79,35 +78,35 @@ pub struct Running {
     hints: Option<HintLine>,
     typing: Option<Typing>,
     reacting: Option<Reacting>,
-    /// Until the agent gives its first sign.
+    /// Listed as waiting until the agent's first output.
     waits: Option<Waits>,
     _counted: CountedTurn,
     _listed: Listed,
 }
 
-/// What happened to a running turn.
+/// An event of a running turn.
 #[derive(Debug)]
 pub enum Step {
-    /// It said something, which went to whoever looks on.
+    /// New text, which was shown to observers.
     Said,
-    /// It is over.
+    /// The turn is over.
     Ended(TurnOutcome),
-    /// It takes what waits to steer it.
+    /// The turn takes the steering messages.
     Asks(Ask),
-    /// It asks something of people.
+    /// The turn asks a question.
     Wants(Asked),
-    /// Nobody answers a question of its any more.
+    /// A question of the turn ends without an answer.
     NotAnswered(String, Over),
-    /// It was interrupted and does not come to a safe point.
+    /// The interrupted turn does not reach a safe point.
     Stuck,
-    /// It has been silent for too long.
+    /// The turn was inactive for too long.
     Silent,
-    /// It has been running for a while; what to tell the chat.
+    /// The turn has been running for a while; the text is a notice for the chat.
     StillWorking(String),
 }
 
 impl Running {
-    /// Starts the runtime on a turn that is committed.
+    /// Starts the runtime on a committed turn.
     pub fn start(
         host: &Arc<Host>,
         turn: TurnId,
@@ -121,11 +120,11 @@ impl Running {
         let adapter = heard.place.adapter.clone();
         let capabilities = adapter.as_ref().map(|adapter| adapter.capabilities());
         let streams = session.stream == StreamMode::Auto;
-        // Nobody reads along while the host does a task, or answers a service.
+        // The turn of a task, or for a service, has no observers.
         let is_read = !tasks::runs(&heard) && heard.place.deliver.is_none();
         let stream = match (&adapter, &capabilities) {
             _ if !is_read => None,
-            // Nobody has a stream open for what the host itself says.
+            // Nobody has opened a stream for an event of the host.
             (Some(adapter), Some(can)) if streams && can.stream == StreamKind::Native && !heard.is_news() => {
                 Some(NativeStream::start(adapter.clone(), heard.inbox))
             }
@@ -142,7 +141,7 @@ impl Running {
         let hints = adapter.as_ref().map(|adapter| HintLine::to(host, adapter.clone()));
         let typing = is_read.then(|| typing(hints.as_ref(), &heard)).flatten();
         let reacting = Reacting::start(host, &heard);
-        // Whoever waits for an answer hears that the host is at it only where that can still arrive.
+        // The chat gets progress notices only if they can still arrive.
         let beats = heard.place.can_deliver_later();
         let pace = Pace::new(
             Arc::clone(&host.clock),
@@ -154,7 +153,7 @@ impl Running {
         let said_bytes_max = live.config.limits.reply_bytes_max;
         let input = request.input.clone();
         let tools = Tools::new(&heard, if is_read { manner.progress } else { ProgressMode::Off });
-        // What runs beside a conversation is shown there when it is whole, with what it answers.
+        // The output of a background turn is shown when it is complete, with its question.
         let draft = if heard.aside || heard.place.deliver.is_some() { None } else { Draft::start(host, &heard) };
         let began_ms = host.now_ms();
         let listed = host.working.list(Work {
@@ -205,7 +204,7 @@ impl Running {
         }
     }
 
-    /// Waits for what happens next. Cancel-safe.
+    /// Waits for the next event. Cancel-safe.
     pub async fn next(&mut self) -> Step {
         tokio::select! {
             biased;
@@ -214,13 +213,13 @@ impl Running {
                 Step::Said
             }
             ended = &mut self.task => {
-                // What was said before the end may still lie in the channel.
+                // Earlier output may still be in the channel.
                 while let Ok(event) = self.events.try_recv() {
                     self.hear(event);
                 }
                 match ended {
                     Ok(outcome) => Step::Ended(outcome),
-                    // Only the end of the process cancels it; the next life of the host finds the turn running.
+                    // Only the end of the process cancels the task; the next run of the host finds the turn running.
                     Err(error) if error.is_cancelled() => std::future::pending().await,
                     Err(error) => Step::Ended(TurnOutcome::Failed(broken(&error))),
                 }
@@ -232,7 +231,7 @@ impl Running {
             },
             (id, over) = self.asks.over(&*self.clock) => Step::NotAnswered(id, over),
             () = at(&*self.clock, self.interrupted_until) => Step::Stuck,
-            // Whoever waits for a person is not silent.
+            // A turn that waits for a person is not inactive.
             beat = self.pace.next(), if self.asks.is_empty() => match beat {
                 Beat::Silent => Step::Silent,
                 Beat::Warn { silent_min } => Step::StillWorking(format!(
@@ -248,7 +247,7 @@ impl Running {
         self.waits = None;
         match &mut event {
             TurnEvent::Chunk { text } if self.said.len() + text.len() <= self.said_bytes_max => {
-                // A secret that comes in two pieces is caught in the answer, which replaces what was shown.
+                // A secret that is split between two pieces is masked in the answer, which replaces the shown text.
                 *text = self.masker.mask(strip_control(text)).into_owned();
                 self.said.push_str(text);
                 if let Some(draft) = &mut self.draft {
@@ -266,7 +265,7 @@ impl Running {
                     }
                 }
             }
-            // The lane alone says how a turn begins and ends.
+            // Only the lane reports the beginning and the end of a turn.
             _ => return,
         }
         if let Some(stream) = &self.stream {
@@ -274,7 +273,7 @@ impl Running {
         }
     }
 
-    /// It waits for people: what was said before stands in a message of its own, and nobody types.
+    /// Pauses for a question: earlier text gets a message of its own, and the typing sign ends.
     pub fn waits_for_people(&mut self, what: &str) {
         self.typing = None;
         if let Some(draft) = &mut self.draft {
@@ -285,7 +284,7 @@ impl Running {
         }
     }
 
-    /// It goes on, unless it waits for another answer.
+    /// Continues, unless the turn waits for another answer.
     pub fn goes_on(&mut self) {
         if self.asks.is_empty() {
             self.typing = typing(self.hints.as_ref(), &self.heard);
@@ -293,14 +292,14 @@ impl Running {
         }
     }
 
-    /// Goes on in a message that an earlier life of the host began.
+    /// Continues a message that an earlier run of the host began.
     pub fn adopt(&mut self, draft: &OwedDelivery) {
         if let Some(own) = &mut self.draft {
             own.adopt(draft);
         }
     }
 
-    /// Lets the chat see what was said, where it is time.
+    /// Shows new text in the chat when it is due.
     pub async fn show(&mut self, host: &Host) {
         if let Some(draft) = &mut self.draft {
             draft.show(host, &self.heard, self.turn, &self.said).await;
@@ -308,7 +307,7 @@ impl Running {
         self.tools.show(host, &self.heard, self.turn).await;
     }
 
-    /// What is owed at the end of the turn.
+    /// Returns the delivery at the end of the turn.
     pub async fn conclude(&mut self, host: &Host, conclusion: &Conclusion) -> Option<NewDelivery> {
         let Conclusion { end, says, model, usage, .. } = conclusion;
         let dress = match end {
@@ -324,15 +323,15 @@ impl Running {
         }
     }
 
-    /// What was said of an answer that was cut short, where no message has grown with it: a stream is a hint, and
-    /// elsewhere nothing of it was seen. What runs beside a conversation says nothing there that is not whole.
+    /// Returns the text of an interrupted answer that no growing message has shown: a stream is only a hint, and other
+    /// chats have seen nothing of it. A background turn reports only complete output.
     fn cut_short(&self, conclusion: &Conclusion) -> Option<String> {
         let is_heard = !self.heard.aside && self.heard.place.can_deliver_later();
         let last = conclusion.messages.last().filter(|_| is_heard && conclusion.end == TurnEnd::Interrupted)?;
         (last.role == Role::Assistant).then(|| last.content.clone())
     }
 
-    /// The message that showed its tools, now that the turn is over.
+    /// Returns the message that showed its tools, after the end of the turn.
     pub fn tools_shown(&mut self) -> Option<DeliveryId> {
         self.tools.ended()
     }
@@ -351,32 +350,32 @@ impl Running {
         self.interrupted_until.get_or_insert(until);
     }
 
-    /// Whether it was asked to end.
+    /// Returns whether the turn was asked to end.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted_until.is_some()
     }
 
-    /// Whether it is shown as it grows to somebody who looks on.
+    /// Returns whether observers see the text as it grows.
     pub fn is_streamed(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// Whether it answers somebody.
+    /// Returns whether the turn answers this sender.
     pub fn is_asked_by(&self, by: &str) -> bool {
         self.said_by.iter().any(|spoken| spoken.by == by)
     }
 
-    /// Whether it answers parts of somebody's album already.
+    /// Returns whether the turn answers parts of this sender's album already.
     pub fn answers_album(&self, by: &str, album: Option<&str>) -> bool {
         album.is_some() && self.said_by.iter().any(|spoken| spoken.by == by && spoken.album.as_deref() == album)
     }
 
-    /// Whether it answers an event.
+    /// Returns whether the turn answers an event.
     pub fn answers(&self, instance: &str, inbox: InboxId) -> bool {
         self.said_by.iter().any(|spoken| *spoken.instance == *instance && spoken.events.contains(&inbox))
     }
 
-    /// Leaves the runtime behind; what it still says is not heard.
+    /// Abandons the runtime; its later output is ignored.
     pub fn abandon(mut self) {
         self.cancel.cancel();
         self.task.abort();
@@ -388,10 +387,11 @@ impl Running {
         }
     }
 
-    /// Ends the turn now: asks the runtime, waits a moment, leaves it behind.
+    /// Ends the turn now: asks the runtime, waits a moment, abandons it.
     pub async fn stop(&mut self) -> TurnOutcome {
         self.cancel.cancel();
-        // Nobody reads on: a runtime that waits for room must not wait for ever. What it had said is heard.
+        // The channel is closed, because a runtime that waits for room must not wait forever. Earlier output is still
+        // read.
         self.events.close();
         while let Ok(event) = self.events.try_recv() {
             self.hear(event);
@@ -402,11 +402,11 @@ impl Running {
             self.task.abort();
             tracing::warn!(turn = %self.turn, "the runtime did not stop; its task was left behind");
         }
-        // Whatever the runtime made of it: what counts is what had been said when it was stopped.
+        // The text at the time of the stop counts, whatever the runtime reports.
         TurnOutcome::Interrupted { text: self.said.clone() }
     }
 
-    /// Shows how the turn ended to whoever looks on.
+    /// Shows the end of the turn to observers.
     pub fn close(mut self, last: TurnEvent) {
         self.show_end(&last);
         let Some(stream) = &self.stream else { return };
@@ -422,7 +422,7 @@ impl Running {
         }
     }
 
-    /// Leaves the turn as it is for the next life of the host.
+    /// Leaves the turn to the next run of the host.
     pub async fn park(self, host: &Host) {
         self.cancel.cancel();
         self.task.abort();
@@ -439,13 +439,13 @@ impl Running {
     }
 }
 
-/// The typing sign of a turn, where its platform has one.
+/// Starts the typing sign of a turn, if its platform has one.
 fn typing(hints: Option<&HintLine>, heard: &Heard) -> Option<Typing> {
     let hints = hints.filter(|hints| hints.adapter().capabilities().typing)?;
     Some(Typing::start(hints.clone(), heard.place.chat.clone()))
 }
 
-/// Waits until an answer begins to be shown; for ever when it is not shown.
+/// Waits until an answer begins to be shown; forever if it is not shown.
 async fn draft_due(draft: &Option<Draft>) {
     match draft {
         Some(draft) => draft.due().await,
@@ -453,11 +453,11 @@ async fn draft_due(draft: &Option<Draft>) {
     }
 }
 
-/// Runs one turn when there is room for it.
+/// Runs one turn once there is a slot for it.
 async fn answer(host: Arc<Host>, request: TurnRequest, sink: EventSink, cancel: CancellationToken) -> TurnOutcome {
     let _room = match cancel.run_until_cancelled(Arc::clone(&host.turns).acquire_owned()).await {
         Some(Ok(room)) => room,
-        // Nobody closes the semaphore; without it there would be no bound to keep.
+        // Nobody closes the semaphore; without it there would be no bound.
         None | Some(Err(_)) => return TurnOutcome::Interrupted { text: String::new() },
     };
     host.runtime.run(request, sink, cancel).await
@@ -475,7 +475,7 @@ fn broken(error: &tokio::task::JoinError) -> Failure {
     }
 }
 
-/// Waits for a moment; for ever when there is none.
+/// Waits for a moment; forever if there is none.
 pub(super) async fn at(clock: &dyn Clock, moment: Option<Instant>) {
     match moment {
         Some(moment) => clock.until(moment).await,
@@ -483,7 +483,7 @@ pub(super) async fn at(clock: &dyn Clock, moment: Option<Instant>) {
     }
 }
 
-/// When a turn was last heard, and what its silence asks for.
+/// The time of a turn's last output, and the actions after its silence.
 struct Pace {
     clock: Arc<dyn Clock>,
     started: Instant,
@@ -495,7 +495,7 @@ struct Pace {
     beats: Option<u32>,
 }
 
-/// What time asks of a turn.
+/// A due action of a turn.
 #[derive(Debug, PartialEq, Eq)]
 enum Beat {
     Silent,
@@ -506,7 +506,7 @@ enum Beat {
 impl Pace {
     fn new(clock: Arc<dyn Clock>, inactivity: Duration, warning: Duration, heartbeat: Duration, beats: bool) -> Self {
         let now = clock.moment();
-        // Whoever cannot be told on the way is neither warned; a time of zero means never.
+        // A chat that cannot be notified during the turn gets no warning either; a time of zero means never.
         let warned = !beats || warning.is_zero();
         let beats = (beats && !heartbeat.is_zero()).then_some(1);
         Self { clock, started: now, heard: now, warned, inactivity, warning, heartbeat, beats }
@@ -516,7 +516,7 @@ impl Pace {
         self.heard = self.clock.moment();
     }
 
-    /// Somebody was waited for until now; beats that were due meanwhile are left out.
+    /// Continues after a wait for a person; beats that were due meanwhile are skipped.
     fn goes_on(&mut self) {
         self.heard();
         let beat = self.heartbeat;

@@ -1,5 +1,5 @@
-//! What was chosen for a session: changed, written, and put into words. The lane is
-//! the only owner of it; what it means is with whoever acts on it.
+//! The settings of a session: changed, written, and described. Only the lane changes them; each setting takes effect in
+//! the module that uses it.
 
 use hermes_agent::Message;
 use hermes_core::delivery::strip_control;
@@ -14,7 +14,7 @@ use crate::store::Change;
 const UNREADABLE: &str = "The settings of this conversation cannot be read at the moment. Try it again.";
 
 impl Lane {
-    /// Makes a choice; it is written with the order's answer and holds from the next turn on.
+    /// Changes a setting; it is written with the order's reply and applies from the next turn on.
     pub(super) async fn set(&mut self, place: &Place, change: SettingChange, changes: &mut Vec<Change>) -> String {
         let Some(mut settings) = self.memory.settings(&self.host, &self.session).await else {
             return UNREADABLE.to_owned();
@@ -27,7 +27,7 @@ impl Lane {
         words
     }
 
-    /// Chooses the next mode of what is shown of tools.
+    /// Switches to the next mode of tool progress.
     pub(super) async fn next_progress(&mut self, place: &Place, changes: &mut Vec<Change>) -> String {
         let Some(settings) = self.memory.settings(&self.host, &self.session).await else {
             return UNREADABLE.to_owned();
@@ -42,7 +42,7 @@ impl Lane {
         self.set(place, SettingChange::Progress(Some(next)), changes).await
     }
 
-    /// Chooses the other way whether the agent asks before it acts.
+    /// Toggles whether the agent asks before it acts.
     pub(super) async fn toggle_yolo(&mut self, place: &Place, changes: &mut Vec<Change>) -> String {
         let Some(settings) = self.memory.settings(&self.host, &self.session).await else {
             return UNREADABLE.to_owned();
@@ -51,7 +51,7 @@ impl Lane {
         self.set(place, SettingChange::Yolo(on.then_some(true)), changes).await
     }
 
-    /// Says how a setting stands.
+    /// Describes a setting.
     pub(super) async fn show(&mut self, place: &Place, setting: Setting) -> String {
         let Some(settings) = self.memory.settings(&self.host, &self.session).await else {
             return UNREADABLE.to_owned();
@@ -75,12 +75,12 @@ impl Lane {
         }
     }
 
-    /// Adds what makes a session exist that is not written yet, so that something can be written about it.
+    /// Adds the changes that store a new session, so that other changes can refer to it.
     pub(super) async fn be_born(&mut self, place: &Place, changes: &mut Vec<Change>) {
         match &self.birth {
             None => {}
             Some(birth) if matches!(birth.takeover, Some(Takeover { .. })) => {
-                // What is written fails visibly when this did.
+                // A failure makes the later write fail visibly.
                 let _ = self.bear(place).await;
             }
             Some(birth) => {
@@ -90,7 +90,7 @@ impl Lane {
         }
     }
 
-    /// What follows from a choice, in words.
+    /// Describes the effect of a change.
     fn said(&self, change: &SettingChange) -> String {
         match change {
             SettingChange::Model(Some(model)) => {
@@ -126,7 +126,7 @@ impl Lane {
         }
     }
 
-    /// What was chosen besides the model, for `/status`.
+    /// Lists the settings except the model, for `/status`.
     pub(super) fn chosen(&self, settings: &SessionSettings) -> Vec<String> {
         let on = |on: bool| if on { "on" } else { "off" };
         let said = [
@@ -147,8 +147,8 @@ impl Lane {
         said.into_iter().filter_map(|(name, value)| Some(format!("- {name}: {}", value?))).collect()
     }
 
-    /// The answer with what the model thought behind it, where somebody wants to see that. Behind, since what was
-    /// shown of the answer while it grew must stay its beginning.
+    /// Appends the model's reasoning to the answer, if it is shown. It comes after the answer, because the text shown
+    /// during the turn must stay the beginning.
     pub(super) async fn with_thoughts(&mut self, answer: String, messages: &[Message]) -> String {
         let live = self.host.live_now();
         let settings = self.memory.settings(&self.host, &self.session).await.unwrap_or_default();
@@ -204,7 +204,7 @@ impl Lane {
     }
 }
 
-/// What a message does while the agent works.
+/// Describes the effect of a message during a turn.
 fn busy(mode: BusyMode) -> String {
     let what = match mode {
         BusyMode::Interrupt => "ends what the agent is doing and is answered next",
@@ -214,12 +214,12 @@ fn busy(mode: BusyMode) -> String {
     format!("A message that comes while the agent works {what} (`{mode}`).")
 }
 
-/// Lines of thought that are shown.
+/// Lines of reasoning that are shown.
 const THOUGHT_LINES_MAX: usize = 20;
-/// Characters of thought that are shown.
+/// Characters of reasoning that are shown.
 const THOUGHT_CHARS_MAX: usize = 2_000;
 
-/// Thoughts as a quotation, bounded.
+/// Quotes the reasoning, bounded.
 fn quoted(thoughts: &str) -> String {
     let start: String = thoughts.trim().chars().take(THOUGHT_CHARS_MAX).collect();
     let mut lines: Vec<String> = start.lines().take(THOUGHT_LINES_MAX).map(|line| format!("> {line}")).collect();

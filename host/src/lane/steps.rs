@@ -1,5 +1,5 @@
-//! What a turn did with tools, where its runtime cannot tell it itself: because the host
-//! was restarted, or because the turn did not come to an answer.
+//! The tool calls of a turn that its runtime cannot report itself: after a restart of the host, or if the turn has no
+//! answer.
 
 use hermes_agent::Message;
 use hermes_agent::tools::ports::{CUT_OUTCOME, STOPPED_OUTCOME, UNKNOWN_OUTCOME};
@@ -11,8 +11,8 @@ use crate::store::TurnEnd;
 use crate::turn::{Cause, Conclusion};
 
 impl Lane {
-    /// What a turn did in an earlier life of the host. What of it has no result is told as unknown, whatever ends the
-    /// turn later.
+    /// Returns the tool calls of a turn in an earlier run of the host. A call without a result gets an unknown outcome,
+    /// whatever ends the turn later.
     pub(super) async fn done_before(&self, turn: TurnId) -> Vec<Message> {
         let calls = self.calls_of(turn).await;
         for call in calls.iter().filter(|call| call.result.is_none()) {
@@ -24,7 +24,7 @@ impl Lane {
         replayed(&calls, UNKNOWN_OUTCOME)
     }
 
-    /// Puts what a turn did into its transcript, if it ends without an answer that has it.
+    /// Adds the tool calls of a turn to its transcript if the turn ends without an answer that contains them.
     pub(super) async fn keep_steps(&self, turn: TurnId, cause: Cause, conclusion: &mut Conclusion) {
         if conclusion.end == TurnEnd::Finished {
             return;
@@ -47,7 +47,7 @@ impl Lane {
     }
 }
 
-/// What was said behind the last step.
+/// Returns the text after the last tool call.
 fn without_steps(said: &str, steps: &[Message]) -> String {
     let mut rest = said;
     for step in steps {

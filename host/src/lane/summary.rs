@@ -1,4 +1,4 @@
-//! The summary of a conversation, written by the agent: of the whole where it fits, otherwise piece by piece.
+//! The summary of a conversation, written by the agent: in one request if it fits, otherwise piece by piece.
 //!
 //! Each piece is summed up together with the summary of what came before it. A piece that the model cannot read is
 //! halved, so that any conversation comes to an end, whatever the model's window.
@@ -31,23 +31,23 @@ const INSTRUCTION: &str = "Write a summary of the conversation so far that takes
 /// A summary and its cost, or the reason why there is none.
 pub type Summary = Result<(String, Usage), String>;
 
-/// A conversation that is to be summed up.
+/// A conversation to summarize.
 pub struct Original {
     /// The session.
     pub session: SessionId,
     /// The model that writes the summary; `None`: the default.
     pub model: Option<String>,
-    /// The summary of what came before `messages`.
+    /// The summary of the messages before `messages`.
     pub earlier: Option<String>,
     /// The messages, oldest first.
     pub messages: Vec<Arc<Message>>,
-    /// What the summary should look out for; may be empty.
+    /// The focus of the summary; may be empty.
     pub about: String,
-    /// Whether the whole is known to be longer than the model's window.
+    /// Whether the conversation is known to be longer than the model's window.
     pub outgrown: bool,
 }
 
-/// Why one request brought no summary.
+/// The failure of one request.
 enum Fault {
     TooLong,
     Other(String),
@@ -82,7 +82,7 @@ pub async fn sum_up(host: Arc<Host>, original: Original, cancel: CancellationTok
     summary.map(|summary| (summary, usage)).ok_or_else(|| "there is nothing to sum up".to_owned())
 }
 
-/// Sums up the whole conversation with one request.
+/// Summarizes the whole conversation with one request.
 async fn whole(
     host: &Arc<Host>,
     original: &Original,
@@ -95,7 +95,7 @@ async fn whole(
     ask(host, request, cancel, usage).await
 }
 
-/// Sums up a piece, together with the summary of what came before it.
+/// Summarizes a piece, together with the summary of the earlier ones.
 async fn one(
     host: &Arc<Host>,
     original: &Original,
@@ -159,7 +159,7 @@ fn request(original: &Original, input: String) -> TurnRequest {
     }
 }
 
-/// Returns a message as a line of the conversation; `None` for one that says nothing.
+/// Returns a message as a line of the conversation; `None`: it has no content.
 fn line(message: &Message) -> Option<String> {
     let content = message.content.trim();
     let speaker = match message.role {
@@ -172,7 +172,7 @@ fn line(message: &Message) -> Option<String> {
     (!content.is_empty()).then(|| format!("{speaker}: {}", cut(content, max)))
 }
 
-/// Returns the next lines that fit into `size` characters, and how many they are: one at least, cut where it has to be.
+/// Returns the next lines that fit into `size` characters, and their number: at least one, which is cut if necessary.
 fn piece(rest: &VecDeque<String>, size: usize) -> (String, usize) {
     let mut piece = String::new();
     let (mut chars, mut count) = (0, 0);
@@ -189,7 +189,7 @@ fn piece(rest: &VecDeque<String>, size: usize) -> (String, usize) {
     (piece, count)
 }
 
-/// The beginning and the end of a text that is longer than `max` characters.
+/// Returns the beginning and the end of a text that is longer than `max` characters.
 fn cut(text: &str, max: usize) -> String {
     let length = text.chars().count();
     if length <= max {

@@ -1,5 +1,4 @@
-//! What the host itself says to a session, at the moment at which its turn would start: is
-//! that session still there?
+//! Wake-ups at the start of their turn: the check whether the session still exists.
 
 use hermes_core::ids::{InboxId, SessionId};
 use hermes_protocol::{Event, Purpose};
@@ -11,28 +10,28 @@ use crate::store::{Change, CommandTx};
 use crate::tasks::tell;
 use crate::wakes::{self, WOKEN_IN_A_ROW_MAX};
 
-/// Characters of the news that a chat is told whose conversation is over.
+/// The longest quotation of news for a chat whose conversation is over, in characters.
 const TOLD_CHARS_MAX: usize = 1_000;
 
-/// What a chat is told before news for a session that is over.
+/// The line before news for a session that is over.
 const OVER: &str = "News for a conversation that is over:";
 
-/// How it stands with a session that is to be woken.
+/// The state of a session with a wake-up.
 enum Fate {
     Here,
-    /// It goes on under another id.
+    /// The session continues under another id.
     In(SessionId),
     Over,
-    /// It was woken so often that somebody has to write to it first.
+    /// The session was woken too often in a row, so a user has to write first.
     Often,
-    /// It is on its way to another chat.
+    /// The session has a handoff in progress.
     OnItsWay,
-    /// Nobody can tell.
+    /// The state cannot be read.
     Unclear,
 }
 
 impl Lane {
-    /// Returns the messages without news that has to go elsewhere; `None` when nothing is left.
+    /// Removes wake-ups that have to go elsewhere, and returns the other messages; `None`: none is left.
     pub(super) async fn still_awaited(&mut self, groups: Vec<Vec<Waiting>>) -> Option<Vec<Vec<Waiting>>> {
         if !groups.iter().flatten().any(is_news) {
             return Some(groups);
@@ -54,7 +53,7 @@ impl Lane {
     }
 
     async fn fate(&self) -> Fate {
-        // An event that opens a conversation elsewhere is no news, so any lease stands before it.
+        // The event that opens a conversation elsewhere is no wake-up, so any lease blocks one.
         if self.leased(InboxId(0)).await.is_some() {
             return Fate::OnItsWay;
         }
@@ -78,12 +77,12 @@ impl Lane {
         }
     }
 
-    /// It stays in the inbox, from where it is read again.
+    /// Leaves wake-ups in the inbox, from where they are read again.
     pub(super) async fn put_back(&self) {
         self.host.tell(HostEvent::Watch(WatchNews::PutBack)).await;
     }
 
-    /// Takes news out of what a session drops that ends; returns whether there was any.
+    /// Keeps wake-ups out of the events that an ending session drops; returns whether there were any.
     pub(super) fn keep_news(&mut self, ids: &mut Vec<InboxId>) -> bool {
         let before = ids.len();
         ids.retain(|id| !self.waiting.get(id).is_some_and(is_news));
@@ -104,11 +103,11 @@ impl Lane {
         }
     }
 
-    /// Nobody is woken: the chat is told what there is, behind these words.
+    /// Sends the news to the chat as a notice after the text `before`, instead of a wake-up.
     async fn tell_plainly(&self, news: Vec<Heard>, before: &str, why: &str) {
         let Some(last) = news.last() else { return };
         tracing::info!(session = %self.session, instance = %last.place.instance, why, "a session is not woken; its chat knows");
-        // The chat of a task is told how it ends whatever becomes of the conversation.
+        // The chat of a task has its own notice of the task's end.
         let is_told = |event: &Event| before != OVER || !tell::is_wake(&event.event_id);
         let told = news.iter().map(|heard| heard.event.get()).filter(|event| is_told(event));
         let texts: Vec<&str> = told.map(|event| event.text.as_str()).collect();
@@ -124,7 +123,7 @@ impl Lane {
     }
 }
 
-/// What a chat is told before news for a session that is woken no more until somebody writes to it.
+/// Returns the text before news for a session that is not woken until a user writes.
 fn often() -> String {
     format!(
         "What runs in the background has woken me {WOKEN_IN_A_ROW_MAX} times in a row, and nobody wrote to me in between, \
