@@ -277,7 +277,7 @@ impl Shared {
         self.write_session(from, &id).await
     }
 
-    /// The route that leads what a sender says in a chat to a session.
+    /// Returns the route from a sender's messages in a chat to a session.
     fn route_of(&self, from: &AdapterHandle, who: &Sender, chat: Chat, to: &SessionId) -> Result<RouteRow, CallError> {
         let policy = self.host.live().key_policy(from.instance());
         let key = SessionKey::for_chat(MAIN_PROFILE, from.instance(), &chat, who, policy)
