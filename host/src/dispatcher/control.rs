@@ -1,4 +1,4 @@
-//! What the operator, an adapter or the process itself wants of the dispatcher.
+//! Requests of the operator, of adapters and of the process itself to the dispatcher.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::lane::{Freed, LaneMessage};
 use crate::outbox::{OutboxMessage, Target};
 use crate::store::{Change, CutOffTurn, InboxRow};
 
-/// Chats that cannot be written to and are told in `status`.
+/// Chats that cannot be written to and that `status` lists.
 const DEAD_SHOWN_MAX: usize = 20;
 
 impl Dispatcher {
@@ -38,21 +38,21 @@ impl Dispatcher {
                 self.used.remove(&key);
                 self.ended.remove(&key);
                 self.terminals.changes(&key);
-                // Whoever asked may have gone away.
+                // The caller may have stopped waiting.
                 let _ = reply.send(self.routes.unbind(&key).is_some());
             }
             Control::Forget { session, reply } => {
                 self.unbind(&session);
-                // A session without a lane is remembered by nobody.
+                // A session without a lane has no state in memory.
                 self.lanes.send(&session, LaneMessage::Forget).ok();
-                // Whoever asked may have gone away.
+                // The caller may have stopped waiting.
                 let _ = reply.send(());
             }
             Control::End { session, reply } => self.end(session, "ended by the operator", reply),
             Control::Ask(asking) => self.open_ask(*asking),
             Control::Answer { instance, ask, option, sender, tier, reply } => {
                 let taken = self.answered_by_call(&instance, &ask, option, &sender, tier);
-                // Whoever asked may have gone away.
+                // The caller may have stopped waiting.
                 let _ = reply.send(taken);
             }
             Control::Pairing(call) => self.handle_pairing(call),
@@ -64,16 +64,16 @@ impl Dispatcher {
             }
             Control::Home { instance, home, chat } => self.has_home(&instance, &home, chat),
             Control::SessionOf { instance, chat, reply } => {
-                // Whoever asked may have gone away.
+                // The caller may have stopped waiting.
                 let _ = reply.send(self.session_of(&instance, &chat));
             }
             Control::LedTo { session, reply } => {
-                // Whoever asked may have gone away.
+                // The caller may have stopped waiting.
                 let _ = reply.send(self.led_to(&session));
             }
             Control::Take { session, claim, instance, chat, reply } => {
                 if let Err(Ok(taken)) = reply.send(self.take(&session, claim, &instance, &chat)) {
-                    // Nobody is left to write it.
+                    // Without the caller nothing writes the change.
                     self.lead_back(&session, claim, &taken.routes);
                 }
             }
@@ -84,22 +84,22 @@ impl Dispatcher {
                     changes.extend(self.seats_get_back(&session));
                     Freed { changes, then }
                 });
-                // A lane that is gone has nothing to write.
+                // A lane that has ended has nothing to write.
                 let _ = reply.send(freed);
             }
             Control::PutUp { session, reply } => {
-                // Whoever asked may have gone away; nobody knows the code then.
+                // The caller may have stopped waiting; nobody knows the code then.
                 let _ = reply.send(self.put_up(&session));
             }
             Control::TakeOffer { session, reply } => {
-                // A lane that is gone claims nothing; the offer is over all the same.
+                // A lane that has ended claims nothing; the offer is over in any case.
                 let _ = reply.send(self.take_offer(&session));
             }
             Control::Open(opening) => self.open(*opening),
             Control::Run(run) => self.run_task(*run),
             Control::LeadBack { session, claim, routes } => self.lead_back(&session, claim, &routes),
             Control::Reread { session } => {
-                // A session without a lane is remembered by nobody.
+                // A session without a lane has no state in memory.
                 self.lanes.send(&session, LaneMessage::Forget).ok();
             }
             Control::UndrainLanes => {
@@ -117,7 +117,7 @@ impl Dispatcher {
                 self.say_drained();
             }
             Control::Refresh { target, owed, id } => {
-                // The operator wants it tried, whatever was known of its chat.
+                // The operator requests the attempt, whatever is known of the chat.
                 if let Some(owed) = &owed {
                     self.revive(&owed.instance, &owed.chat);
                 }
@@ -128,28 +128,28 @@ impl Dispatcher {
             Control::Chats { instance, reply } => {
                 let chats =
                     self.routes.iter().filter(|route| route.instance == instance).map(|route| route.origin.clone());
-                // Whoever asked may have gone away.
+                // The caller may have stopped waiting.
                 let _ = reply.send(chats.collect());
             }
             Control::Places { session, reply } => {
                 let places = self.routes.of_session(&session);
-                // Whoever asked may have gone away.
+                // The caller may have stopped waiting.
                 let _ = reply.send(places.map(|route| (route.instance.clone(), route.origin.clone())).collect());
             }
             Control::Led { instance, reply } => {
                 let here = self.routes.iter().filter(|route| *route.instance == *instance);
-                // Whoever asked may have gone away.
+                // The caller may have stopped waiting.
                 let _ = reply.send(here.map(|route| (route.session.clone(), route.origin.clone())).collect());
             }
             Control::MenuLost { instance } => self.menu_lost(&instance),
             Control::Census(reply) => {
-                // Whoever asked may have gone away.
+                // The caller may have stopped waiting.
                 let _ = reply.send(self.census());
             }
         }
     }
 
-    /// Takes up a turn that a crash cut off: its session's lane resumes it before anything newer.
+    /// Hands an interrupted turn to its session's lane, which resumes it before anything newer.
     fn resume(&mut self, cut_off: CutOffTurn) {
         let session = cut_off.session.clone();
         let key = self.routes.of_session(&session).next().map(|route| route.key.clone()).unwrap_or_default();
@@ -165,12 +165,12 @@ impl Dispatcher {
         self.send_to(session, &instance, None, None, LaneMessage::Resume(cut_off, events));
     }
 
-    /// An event of a turn that was cut off, as its lane heard it; `None` when it cannot be read.
+    /// Rebuilds an event of an interrupted turn for its lane; `None`: it cannot be read.
     fn heard_again(&self, row: &InboxRow, session: &SessionId, key: &str) -> Option<Heard> {
         let mut event: Event = serde_json::from_str(&row.event).ok()?;
         let mut instance: Arc<str> = Arc::from(row.instance.as_str());
         if row.wakes.is_some() {
-            // The session that asked may go on under another id, or have stood beside this one.
+            // The session may continue under another id, or have been a background session of this one.
             instance = self.find(session, instance, &mut event).instance;
         }
         let adapter = self.host.adapter(&instance);
@@ -191,7 +191,7 @@ impl Dispatcher {
         Some(Heard { inbox, at_ms, owner, place, event, key, several, urge, aside, input: row.input.clone() })
     }
 
-    /// Who asked for a turn that goes on: what they own stays theirs, whatever rights the replay has.
+    /// Returns the owner of a resumed turn, independent of the rights of the replayed event.
     pub(super) fn owner_again(&self, place: &Place, event: &Event) -> Option<String> {
         let trust =
             place.adapter.as_ref().map_or(Trust::None, |adapter| Trust::of(adapter.trusted(), &adapter.capabilities()));
@@ -200,7 +200,7 @@ impl Dispatcher {
         owner_of(&place.instance, event, tier.unwrap_or(Tier::User))
     }
 
-    /// Ends a session: its lane stops what runs and writes it.
+    /// Ends a session: its lane stops the running turn and writes the end.
     pub(super) fn end(&mut self, session: SessionId, why: &str, reply: oneshot::Sender<bool>) {
         let mut changes = vec![Change::EndSession { session: session.clone(), reason: why.to_owned() }];
         let mut then = Vec::new();
@@ -212,7 +212,7 @@ impl Dispatcher {
         self.send_to(session, "", None, None, LaneMessage::Close { changes, then, reply });
     }
 
-    /// Ends the waits of a chat and of its instance; its lanes are told `then`, and all others to look again.
+    /// Ends the waits of a chat and of its instance; its lanes receive `then`, and all others check again.
     fn lift(&mut self, target: &Target, then: OutboxMessage) {
         self.host.holds.of(&target.instance).lift(&target.instance, &target.chat);
         self.outbox.send_where(|other| other.instance == target.instance, || OutboxMessage::Look);

@@ -1,4 +1,4 @@
-//! Events whose consequence goes somewhere else than back to their chat.
+//! Events whose answer goes to another chat than their own.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{Arrived, Dispatcher, place};
 use crate::deliver::{self, PassedOn};
 
 impl Dispatcher {
-    /// Passes on the text of an event that needs no agent; anything else comes back.
+    /// Forwards the text of an event that needs no agent; returns any other event.
     pub(super) fn passed_on(&self, arrived: Arrived) -> Option<Arrived> {
         let deliver = deliver::wanted(arrived.adapter.as_ref(), arrived.event.get());
         if !deliver.is_some_and(|deliver| deliver.as_is) {
@@ -16,7 +16,7 @@ impl Dispatcher {
         }
         let Arrived { id, instance, adapter, event, permit, .. } = arrived;
         let event = event.get();
-        // It belongs to no session: nobody talks there.
+        // The event belongs to no session, because nobody has a conversation there.
         let place = place(instance, adapter, event, SessionId(String::new()), id);
         let passed = PassedOn { inbox: id, place, text: event.text.clone(), permit };
         tokio::spawn(deliver::pass_on(Arc::clone(&self.host), passed));
@@ -24,7 +24,7 @@ impl Dispatcher {
     }
 }
 
-/// Whether what an event says is words, whatever it looks like: a service wrote it, not a person.
+/// Returns whether an event is plain text even if it looks like a command, because a service wrote it.
 pub(super) fn is_words(arrived: &Arrived) -> bool {
     arrived.input.is_some() || deliver::wanted(arrived.adapter.as_ref(), arrived.event.get()).is_some()
 }

@@ -1,10 +1,8 @@
-//! Conversations that a rule ends.
+//! Conversations that are ended by a rule.
 //!
-//! The sweep ends a session that is over without waiting for anybody: once, and
-//! without a word. The next message of its chat finds it so, begins another session
-//! and is told. A session with a lane is in use, whatever the clock says, and so is one
-//! with a turn in its background; one that several chats lead to was last used in any
-//! of them.
+//! The sweep ends an expired session at once, a single time and without a notice. The next message of its chat begins
+//! another session and gets the notice. A session with a lane or a background turn is in use, whatever the time; the
+//! last use of a session with several chats is the latest use in any of them.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +18,11 @@ use crate::lane::Takeover;
 use crate::reset::{self, Limits};
 use crate::store::Change;
 
-/// Sessions that one sweep ends; the next one goes on.
+/// Sessions that one sweep ends; the next one continues.
 const ENDED_PER_SWEEP_MAX: usize = 500;
 
 impl Dispatcher {
-    /// Whether a rule says that this conversation begins anew with this message.
+    /// Returns the rule that replaces this conversation with this message; `None`: it continues.
     pub(super) fn takeover(&mut self, route: &Route, now_ms: i64) -> Option<Takeover> {
         let ended = self.ended.remove(&route.key);
         let live = self.host.live();
@@ -40,13 +38,12 @@ impl Dispatcher {
         Some(Takeover { former: route.session.clone(), reason, notice })
     }
 
-    /// Whether a session is in use, whatever the clock says: it has a lane, is handed over, or a turn runs in its
-    /// background.
+    /// Returns whether a session is in use, whatever the time: it has a lane, a handoff or a background turn.
     fn is_in_use(&self, session: &SessionId) -> bool {
         self.lanes.has(session) || self.works_aside(session) || self.host.handoffs.has(session)
     }
 
-    /// A turn in the background is over. Its conversation was in use until then.
+    /// Notes the end of a background turn. Its conversation was in use until then.
     pub(super) fn forget_aside(&mut self, session: &SessionId) {
         let Some(Aside { key, .. }) = self.asides.remove(session) else { return };
         let now_ms = self.host.now_ms();
@@ -55,18 +52,18 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a turn runs in the background of a conversation, whichever of its chats asked for it.
+    /// Returns whether a conversation has a background turn, from any of its chats.
     fn works_aside(&self, session: &SessionId) -> bool {
         let is_its = |key: &str| self.routes.of_session(session).any(|route| route.key == key);
         self.asides.values().any(|aside| is_its(&aside.key))
     }
 
-    /// When a session was last used, in whichever chat.
+    /// Returns the time of a session's last use in any chat.
     fn last_use(&self, session: &SessionId) -> Option<i64> {
         self.routes.of_session(session).filter_map(|route| self.used.get(&route.key)).max().copied()
     }
 
-    /// Ends what is over, at most so much at once.
+    /// Ends expired sessions, up to a limit.
     pub(super) fn expire(&mut self) {
         let over = self.over();
         if over.is_empty() {
@@ -83,7 +80,7 @@ impl Dispatcher {
         self.note(Note::Changes(changes));
     }
 
-    /// Sessions that are over by the rule of every chat that leads to them, and not ended yet.
+    /// Returns the sessions that are expired by the rule of every chat that leads to them, and not ended yet.
     fn over(&self) -> BTreeMap<SessionId, &'static str> {
         let now_ms = self.host.now_ms();
         let live = self.host.live();

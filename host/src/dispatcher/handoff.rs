@@ -1,8 +1,8 @@
-//! The ways of chats while a conversation is handed over.
+//! The routes of chats during a handoff.
 //!
-//! A route is led in memory before it is written, so that what comes in meanwhile meets the
-//! lease of the session and not the session that the chat was in before. Where it cannot be
-//! written, or the handoff fails later, [`Dispatcher::lead_back`] restores what there was.
+//! A route changes in memory before it is written, so that a message that arrives meanwhile meets the lease of the
+//! session and not the former session of the chat. If the write or the handoff fails, [`Dispatcher::lead_back`]
+//! restores the earlier routes.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::lane::LaneMessage;
 use crate::store::{HandoffClaim, HandoffRoutes, KeptRoute, RouteRow};
 
 impl Dispatcher {
-    /// The chats that lead to a session.
+    /// Returns the chats that lead to a session.
     pub(super) fn led_to(&self, session: &SessionId) -> Vec<(String, Chat)> {
         self.routes.of_session(session).map(|route| (route.instance.clone(), route.origin.clone())).collect()
     }
 
-    /// Leads a chat, whoever speaks there, to a session, and takes the terminal off it.
+    /// Binds a chat, for every sender, to a session, and releases the session from the terminal.
     pub(super) fn take(
         &mut self,
         session: &SessionId,
@@ -58,15 +58,15 @@ impl Dispatcher {
         row.participates = chat.thread.is_some() && !is_dm(&chat.kind);
         self.lead(&row);
         self.takes.insert(session.clone(), claim);
-        // What has a chat is offered to no other.
+        // A session with a chat is offered to no other chat.
         self.take_offer(session);
         let former = former.filter(|former| !self.is_led_to(former));
         let freed = theirs.into_iter().map(|route| route.key).collect();
         Ok(Taken { route: row, routes: HandoffRoutes { bound, before }, former, freed })
     }
 
-    /// Leads the chats of a handoff where they led before. A chat that goes on elsewhere by now is left alone, and so
-    /// is one that a later claim has taken: the end of an earlier one may be late.
+    /// Restores the earlier routes of a handoff's chats. A chat that leads elsewhere by now is left alone, and so is
+    /// one that a later claim has taken, because the end of an earlier claim may be late.
     pub(super) fn lead_back(&mut self, session: &SessionId, claim: HandoffClaim, routes: &HandoffRoutes) {
         if self.has_taken_after(session, claim) {
             tracing::debug!(%session, "an earlier handoff ends late; the later one keeps its chat");
@@ -78,7 +78,7 @@ impl Dispatcher {
             self.used.remove(&routes.bound);
         }
         for kept in &routes.before {
-            // What came to a seat of its own accord meanwhile began no other conversation there.
+            // A message at a terminal slot meanwhile began no other conversation there.
             let is_taken = self.routes.has(&kept.key) && !self.terminals.is_away(&kept.key);
             if is_taken || (kept.key == routes.bound && !is_bound) {
                 continue;
@@ -91,13 +91,13 @@ impl Dispatcher {
         self.takes.get(session).is_some_and(|taken| *taken > claim)
     }
 
-    /// Forgets who took the chats of sessions to which none leads any more.
+    /// Removes the claims of sessions to which no chat leads any more.
     pub(super) fn sweep_takes(&mut self) {
         let routes = &self.routes;
         self.takes.retain(|session, _| routes.of_session(session).next().is_some());
     }
 
-    /// A conversation begins in the chat to which it was handed over. Nobody on any platform said this.
+    /// Opens a conversation in the chat to which it was handed over. No sender of a platform wrote the event.
     pub(super) fn open(&mut self, opening: Opening) {
         let Opening { session, instance, event, input, inbox, owner } = opening;
         let Ok(key) = SessionKey::shared(MAIN_PROFILE, &instance, &event.chat) else { return };
@@ -118,7 +118,7 @@ impl Dispatcher {
         self.send_to(session, &instance, None, None, LaneMessage::Heard(Box::new(heard), None));
     }
 
-    /// The route of a seat of the terminal.
+    /// Builds the route of a terminal slot.
     pub(super) fn row_of_seat(&self, key: String, chat: &Chat, session: &SessionId) -> RouteRow {
         RouteRow::new(key, MAIN_PROFILE, TERMINAL, session.clone(), chat.clone(), self.host.now_ms())
     }

@@ -1,6 +1,6 @@
-//! Who has which menu of commands. An instance is given it when it is online, again when the configuration made it
-//! another one, and again when it was made anew: it may be another bot by then, or have forgotten. Never the same one
-//! twice in one life of an instance.
+//! The command menus of the instances. An instance receives its menu when it is online, and again after a change of the
+//! configuration or in a new incarnation, which may be another bot or may have lost the menu. One incarnation never
+//! receives the same menu twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,27 +13,27 @@ use crate::events::{Control, HostEvent};
 use crate::host::Host;
 use crate::plugins::{AdapterHandle, LifeMark};
 
-/// What each instance was given.
+/// The menu that each instance received.
 pub(super) type Menus = BTreeMap<Arc<str>, Given>;
 
 /// The menu of one instance.
 #[derive(Default)]
 pub(super) struct Given {
-    /// The menu, and the life that has it; `None`: that life did not take it.
+    /// The menu, and the incarnation that has it; `None`: the current one did not take it.
     menu: Option<(LifeMark, Vec<CommandInfo>)>,
     counter: Arc<Counter<Laid>>,
 }
 
-/// A menu, and whom it is for.
+/// A menu, and its adapter.
 type Laid = (AdapterHandle, Vec<CommandInfo>);
 
-/// Where the next menu of an instance lies until it is fetched: one is handed over at a time, and a later one takes the
-/// place of one that still lies there.
+/// The place of the next menu of an instance until it is sent: one is sent at a time, and a later menu replaces a
+/// waiting one.
 struct Counter<T>(Mutex<Next<T>>);
 
 struct Next<T> {
     menu: Option<T>,
-    /// Whether somebody hands menus over.
+    /// Whether a task sends menus.
     served: bool,
 }
 
@@ -48,14 +48,14 @@ impl<T> Counter<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lays a menu down; `true`: nobody hands menus over yet.
+    /// Places a menu; `true`: no task sends menus yet.
     fn lay(&self, menu: T) -> bool {
         let mut next = self.next();
         next.menu = Some(menu);
         !std::mem::replace(&mut next.served, true)
     }
 
-    /// Fetches what lies there; `None`: the work is over.
+    /// Takes the waiting menu; `None`: there is none, and the task ends.
     fn fetch(&self) -> Option<T> {
         let mut next = self.next();
         next.served = next.menu.is_some();
@@ -64,7 +64,7 @@ impl<T> Counter<T> {
 }
 
 impl Counter<Laid> {
-    /// Hands over what lies there, until nothing does.
+    /// Sends waiting menus until there is none.
     async fn serve(&self, host: &Host, instance: &Arc<str>) {
         while let Some((adapter, commands)) = self.fetch() {
             let payload = serde_json::to_vec(&CommandsCall::new(commands)).expect("a menu is always JSON");
@@ -77,7 +77,7 @@ impl Counter<Laid> {
 }
 
 impl Dispatcher {
-    /// Gives an adapter its command menu, unless it has this one. Nobody waits for it.
+    /// Sends an adapter its command menu in the background, unless it has this one.
     pub(super) fn show_commands(&mut self, instance: Arc<str>) {
         let Some(adapter) = self.host.adapter(&instance).filter(|adapter| adapter.capabilities().commands_menu) else {
             return;
@@ -95,14 +95,15 @@ impl Dispatcher {
         }
     }
 
-    /// The configuration is another one, and so may the menu be: those that have one get what is new.
+    /// Sends changed menus after a change of the configuration, to the instances that have one.
     pub(super) fn show_commands_anew(&mut self) {
         for instance in self.menus.keys().cloned().collect::<Vec<_>>() {
             self.show_commands(instance);
         }
     }
 
-    /// An instance did not take its menu: it is offered when it is next ready, or the configuration is next read.
+    /// Notes that an instance did not take its menu: the menu is sent again when the instance is next online, or when
+    /// the configuration is next read.
     pub(super) fn menu_lost(&mut self, instance: &Arc<str>) {
         if let Some(given) = self.menus.get_mut(instance) {
             given.menu = None;

@@ -1,4 +1,4 @@
-//! Chats that come back to life or continue under another id.
+//! Chats that become reachable again or continue under another id.
 
 use hermes_core::routes::Route;
 use hermes_core::session::SessionKey;
@@ -9,12 +9,12 @@ use crate::clerk::Note;
 use crate::outbox::{OutboxMessage, Target};
 use crate::store::{Change, RouteRow};
 
-/// A chat that nobody could write to is tried again after this time: a channel in which only the agent writes never
-/// says by itself that it can be, and a refusal may have been wrong.
+/// Time after which an unreachable chat is tried again, in milliseconds: a channel in which only the agent writes never
+/// sends an event, and a refusal may have been wrong.
 const DEAD_MS: i64 = 30 * 60 * 1000;
 
 impl Dispatcher {
-    /// A chat spoke: it can be written to again.
+    /// Marks a chat that sent an event as reachable.
     pub(super) fn revive(&mut self, instance: &str, chat: &Chat) {
         if self.dead.is_empty() {
             return;
@@ -24,7 +24,7 @@ impl Dispatcher {
         }
     }
 
-    /// Why nobody can write to a chat, as far as that is known and not long ago.
+    /// Returns the reason for which a chat cannot be written to, if it is known and recent.
     pub(super) fn dead_since_lately(&mut self, instance: &str, chat: &Chat) -> Option<String> {
         let key = (instance.to_owned(), chat.id.clone());
         let dead = self.dead.get(&key)?;
@@ -36,8 +36,8 @@ impl Dispatcher {
         None
     }
 
-    /// The platform says that a chat continues under another id. That is true whoever caused it, so nobody has to be
-    /// admitted for it; a chat in which the agent has no part is not followed.
+    /// Follows a chat that continues under another id. Only the platform reports that, so its cause needs no admission;
+    /// a chat without a part of the agent is not followed.
     pub(super) fn follow(&mut self, instance: &str, event: &Event) {
         let Some(id) = event.migrated_to.clone().filter(|id| !id.is_empty()) else { return };
         let mut to = event.chat.clone();
@@ -48,7 +48,8 @@ impl Dispatcher {
         self.note(Note::Changes(vec![Change::Migrated { instance, from, to, routes }]));
     }
 
-    /// Whether the agent has a part in a chat: a conversation, the home channel, or the operator's word about it.
+    /// Returns whether the agent has a part in a chat: a conversation, the home channel, or an entry in the operator's
+    /// lists.
     pub(super) fn has_part_in(&self, instance: &str, chat: &Chat) -> bool {
         let mut routes = self.routes.iter();
         routes.any(|route| route.instance == instance && route.origin.id == chat.id)
@@ -56,7 +57,7 @@ impl Dispatcher {
             || self.host.live().names_chat(instance, &chat.id).is_some()
     }
 
-    /// Says which lists of the operator name a chat by the id that it has no more.
+    /// Logs the operator's lists that name a chat by its former id.
     fn say_lists_that_name(&self, instance: &str, from: &str, to: &str) {
         if let Some(list) = self.host.live().names_chat(instance, from) {
             tracing::warn!(
@@ -69,8 +70,8 @@ impl Dispatcher {
         }
     }
 
-    /// Leads every route of a chat to its new id; returns the old key and the new row of each. Where the
-    /// new place has a conversation of its own, that one stays, and the one that would have moved ends.
+    /// Moves every route of a chat to its new id; returns the old key and the new row of each. If the new chat has a
+    /// conversation already, that one stays, and the moving one ends.
     pub(super) fn migrate(&mut self, instance: &str, from: &Chat, to: &Chat) -> Vec<(String, RouteRow)> {
         let now_ms = self.host.now_ms();
         let moving: Vec<Route> = self
@@ -106,7 +107,7 @@ impl Dispatcher {
 }
 
 impl Dispatcher {
-    /// Takes away a route whose new place is occupied, and ends its session if nothing else leads there.
+    /// Removes a route whose new key is occupied, and ends its session if no other chat leads there.
     fn end_moved(&mut self, old: Route) {
         self.routes.unbind(&old.key);
         let mut changes = vec![Change::UnbindRoute { key: old.key }];
@@ -119,7 +120,7 @@ impl Dispatcher {
     }
 }
 
-/// The key of a route after its chat moved. What follows the place in a key is kept as it is.
+/// Returns the key of a route after its chat moved. The rest of the key stays as it is.
 fn moved_key(route: &Route, to: &Chat) -> Option<String> {
     let mut origin = route.origin.clone();
     let old = SessionKey::shared(&route.profile, &route.instance, &origin).ok()?.stored();

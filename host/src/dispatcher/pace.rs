@@ -1,6 +1,5 @@
-//! How often people and bots are heard: before an event reaches its session it is
-//! counted, and one too many goes no further. Commands are not counted, so that
-//! `/stop` works for whoever wrote too much.
+//! The rate limits for people and bots: an event is counted before it reaches its session, and one too many is stopped.
+//! Commands are not counted, so that `/stop` works for a sender over the limit.
 
 use std::sync::atomic::Ordering;
 
@@ -15,23 +14,23 @@ use crate::deliver;
 use crate::lane::{Act, LaneMessage, Order};
 use crate::status::human::counted;
 
-/// What becomes of an event.
+/// The result of counting an event.
 pub(super) enum Heard {
-    /// It goes on.
+    /// The event continues.
     Gone(Box<Arrived>),
-    /// It does not, and its sender is told so through the lane.
+    /// The event is stopped, and the lane notifies its sender.
     Told(Box<LaneMessage>),
-    /// It does not, and nothing is said.
+    /// The event is stopped without a notice.
     Dropped,
 }
 
 impl Dispatcher {
-    /// Counts an event that wants a turn.
+    /// Counts an event that needs a turn.
     pub(super) fn pace(&mut self, arrived: Arrived, found: &Found) -> Heard {
         if !is_person(arrived.event.get()) {
             return self.pace_of_bot(arrived);
         }
-        // A service was told that its call is taken, and its adapter has counted it.
+        // A service's call was accepted already, and its adapter has counted it.
         let is_call = deliver::wanted(arrived.adapter.as_ref(), arrived.event.get()).is_some();
         if is_call || arrived.event.tier() == Tier::Operator {
             return Heard::Gone(Box::new(arrived));
@@ -74,7 +73,7 @@ impl Dispatcher {
         }
     }
 
-    /// A bot is answered so often and no more while no person speaks in its chat.
+    /// Limits the answers to bots in a chat until a person writes there.
     fn pace_of_bot(&mut self, arrived: Arrived) -> Heard {
         let max = self.host.live().config.limits.bot_messages_max;
         let chat = chat_name(&arrived);
@@ -92,7 +91,7 @@ impl Dispatcher {
         }
     }
 
-    /// A person was admitted: bots of this chat may be answered again.
+    /// Resets the count of the bots of a chat in which an admitted person wrote.
     pub(super) fn person_spoke(&mut self, arrived: &Arrived) {
         if is_person(arrived.event.get()) {
             self.bots.person(&arrived.instance, &chat_name(arrived));
@@ -108,12 +107,12 @@ impl Dispatcher {
     }
 }
 
-/// Whether its sender is known to be no bot.
+/// Returns whether the sender is known to be no bot.
 fn is_person(event: &Event) -> bool {
     !event.sender.is_bot && !speaks_as_channel(event)
 }
 
-/// A chat and its thread, as one name that is only compared.
+/// Returns a chat and its thread as one name, for comparison only.
 fn chat_name(arrived: &Arrived) -> String {
     let chat = &arrived.event.get().chat;
     format!("{}\n{}", chat.id, chat.thread.as_deref().unwrap_or_default())

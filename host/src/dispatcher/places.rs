@@ -1,4 +1,4 @@
-//! Places the host may name by itself: home channels, and the chats that are known.
+//! Chats that the host may name by itself: home channels, and the known chats.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::events::{Control, HostEvent};
 use crate::store::{Change, HomeChannelRow};
 use crate::targets;
 
-/// A chat that spoke again after this time is written down again, for its place among the known.
+/// Time after which a chat with new events is stored again, in milliseconds, to update its rank among the known chats.
 const SEEN_AGAIN_MS: i64 = 3_600_000;
 
-/// Chats whose last sight is remembered; beyond them all are forgotten and written once more.
+/// Chats that are remembered as stored; beyond that all are forgotten and stored again.
 const SEEN_MAX: usize = 8_192;
 
-/// An adapter is asked for its chats again after this time at the earliest, by its next link.
+/// Shortest time between two requests for an adapter's list of chats, in milliseconds; made with its next link.
 const LISTED_AGAIN_MS: i64 = 3_600_000;
 
-/// What is known to be written down.
+/// The chats that are known to be stored.
 #[derive(Default)]
 pub(super) struct Seen {
     chats: BTreeMap<Key, (Names, i64)>,
@@ -36,7 +36,7 @@ type Key = (Arc<str>, String, Option<String>);
 type Names = (Option<String>, Option<String>);
 
 impl Seen {
-    /// Whether a chat has to be written down: it is new, has another name, or was long unseen.
+    /// Returns whether a chat has to be stored: it is new, has another name, or was stored long ago.
     fn is_news(&mut self, instance: &Arc<str>, chat: &Chat, now_ms: i64) -> bool {
         let key = (Arc::clone(instance), chat.id.clone(), chat.thread.clone());
         let names = (chat.name.clone(), chat.thread_name.clone());
@@ -50,7 +50,7 @@ impl Seen {
         true
     }
 
-    /// Whether an adapter is to be asked for its chats.
+    /// Returns whether an adapter has to be asked for its chats.
     fn lists(&mut self, instance: &Arc<str>, now_ms: i64) -> bool {
         let due = self.listed.get(instance).is_none_or(|at| now_ms.saturating_sub(*at) >= LISTED_AGAIN_MS);
         if due {
@@ -61,7 +61,7 @@ impl Seen {
 }
 
 impl Dispatcher {
-    /// An admitted sender spoke in a chat: it can be named from now on.
+    /// Stores a chat in which an admitted sender wrote, so that it can be named.
     pub(super) fn saw(&mut self, instance: &Arc<str>, chat: &Chat) {
         let seen_ms = self.host.now_ms();
         if self.seen.is_news(instance, chat, seen_ms) {
@@ -70,7 +70,7 @@ impl Dispatcher {
         }
     }
 
-    /// An adapter has a link: it reads the home channel that the configuration names, and lists its chats.
+    /// Asks an adapter with a link to resolve the home channel of the configuration, and to list its chats.
     pub(super) fn ask_for_places(&mut self, instance: &Arc<str>) {
         let Some(adapter) = self.host.adapter(instance) else { return };
         let configured = self.host.live().config.adapters.get(&**instance).and_then(|one| one.home_channel.clone());
@@ -94,7 +94,7 @@ impl Dispatcher {
         });
     }
 
-    /// Takes over what an adapter read, unless the configuration says something else by now.
+    /// Sets the home channel that an adapter resolved, unless the configuration has changed meanwhile.
     pub(super) fn has_home(&mut self, instance: &str, home: &crate::config::HomeChannel, chat: Chat) {
         let configured = self.host.live().config.adapters.get(instance).and_then(|one| one.home_channel.clone());
         if configured.as_ref() == Some(home) {
@@ -103,7 +103,7 @@ impl Dispatcher {
         }
     }
 
-    /// The configuration was replaced: what it calls home is read again.
+    /// Resolves the home channels again after a change of the configuration.
     pub(super) fn reread_homes(&mut self) {
         let instances: Vec<Arc<str>> = self
             .host
@@ -124,7 +124,7 @@ impl Dispatcher {
         }
     }
 
-    /// `/sethome [off]`: this chat is where the host may write unasked.
+    /// `/sethome [off]`: makes this chat the home channel.
     pub(crate) fn set_home(&mut self, arrived: &Arrived, args: &str) -> (String, Vec<Change>) {
         let (instance, event) = (arrived.instance.to_string(), arrived.event.get());
         if self.host.live().config.adapters.get(&instance).is_some_and(|section| section.home_channel.is_some()) {
@@ -134,7 +134,7 @@ impl Dispatcher {
             );
             return (words, Vec::new());
         }
-        // A thread that begins with the command itself is no place that somebody chose.
+        // A thread that begins with the command itself was not chosen by anyone.
         let mut chat = event.chat.clone();
         if chat.thread.is_some() && chat.thread == event.message_id {
             (chat.thread, chat.thread_name) = (None, None);
@@ -170,11 +170,11 @@ impl Dispatcher {
         (words, vec![change])
     }
 
-    /// The one session of a chat and thread, where there is exactly one.
+    /// Returns the session of a chat and thread, if there is exactly one.
     pub(super) fn session_of(&self, instance: &str, chat: &Chat) -> Option<SessionId> {
         let here = || self.routes.iter().filter(|route| route.instance == instance && route.origin == *chat);
         let first = here().next()?;
-        // A shared route is everybody's, whatever else there is.
+        // A shared route belongs to everybody, whatever other routes there are.
         let one = here().find(|route| route.shared);
         let one = one.or_else(|| here().all(|route| route.session == first.session).then_some(first));
         one.map(|route| route.session.clone())

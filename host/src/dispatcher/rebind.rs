@@ -1,9 +1,8 @@
-//! Conversations that go on in another session: branched, compressed, resumed.
+//! Conversations that continue in another session: branched, compressed, resumed.
 //!
-//! The lane of the session that is left decides; here the route moves, at once, so that
-//! what comes next finds the other session. What is on its way to the old lane by then
-//! is handed on by it, in order, once it has written the move ([`LaneMessage::Moved`]);
-//! the other session's lane reads that before anything newer.
+//! The lane of the former session decides; the route changes here, at once, so that the next event finds the other
+//! session. Events on their way to the old lane are handed on by it, in order, once it has written the move
+//! ([`LaneMessage::Moved`]); the lane of the other session processes them before anything newer.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +18,7 @@ use crate::lane::LaneMessage;
 use crate::store::RouteRow;
 
 impl Dispatcher {
-    /// Leads one chat, or every chat, of a session to another one.
+    /// Binds one chat, or every chat, of a session to another one.
     pub(super) fn rebind(&mut self, rebind: Rebind) {
         let Rebind { from, key, to, reply } = rebind;
         let now_ms = self.host.now_ms();
@@ -35,7 +34,7 @@ impl Dispatcher {
             self.routes.bind(route(row.clone()));
         }
         if rows.iter().any(|row| *row.instance != *TERMINAL) {
-            // What has a chat is offered to no other.
+            // A session with a chat is offered to no other chat.
             self.take_offer(&to);
         }
         for row in rows.iter().filter(|row| *row.instance != *TERMINAL) {
@@ -45,32 +44,32 @@ impl Dispatcher {
         if !keys.is_empty() {
             self.hand_on(&from, &to, &instance, keys);
         }
-        // A lane that is gone has nothing to write.
+        // A lane that has ended has nothing to write.
         let _ = reply.send(Rebound { routes: rows, still_led_to: !staying.is_empty() });
     }
 
-    /// Lets the lane of `from` hand on to that of `to` what is on its way to it.
+    /// Lets the lane of `from` hand its pending messages on to that of `to`.
     fn hand_on(&mut self, from: &SessionId, to: &SessionId, instance: &str, keys: BTreeSet<String>) {
         let (then, after) = oneshot::channel();
         if self.lanes.has(to) {
-            // It has been used by another chat meanwhile and waits for nothing.
+            // Another chat has used the session meanwhile, so its lane waits for nothing.
             let handed = LaneMessage::HandedOn(after);
-            // The lane was there a line above.
+            // The lane existed a line above.
             let _ = self.lanes.send(to, handed);
         } else {
             self.open_lane(to.clone(), instance, Some(after), None);
-            // One that is made while the host drains was not told with the others.
+            // A lane that is created during a drain did not receive the broadcast.
             if self.host.takes_nothing().is_some() {
-                // The lane was made a line above.
+                // The lane was created a line above.
                 let _ = self.lanes.send(to, LaneMessage::Drain);
             }
         }
-        // Whoever asked has a lane; without one there is nothing to hand on.
+        // The caller has a lane; without one there is nothing to hand on.
         self.lanes.send(from, LaneMessage::Moved { keys, then }).ok();
     }
 }
 
-/// The route as it leads to another session.
+/// Returns the route as it leads to the other session.
 fn row(old: Route, to: &SessionId, now_ms: i64) -> RouteRow {
     let mut row = RouteRow::new(old.key, old.profile, old.instance, to.clone(), old.origin, now_ms);
     row.shared = old.shared;

@@ -13,7 +13,7 @@ use crate::store::{Lineage, NewSession, Parent};
 use crate::tasks::RunTask;
 
 impl Dispatcher {
-    /// The turn of a task begins beside the conversation that made it. Nobody on any platform said this.
+    /// Starts the turn of a task in the background of its conversation. No sender of a platform wrote the event.
     pub(super) fn run_task(&mut self, run: RunTask) {
         let RunTask { parent, session, instance, event, input, inbox, owner, key } = run;
         let beside = self.routes.of_session(&parent).next().map(|route| route.key.clone()).unwrap_or_default();

@@ -1,9 +1,10 @@
-//! What terminals hear of their conversations while these go on elsewhere, too.
+//! Notices to terminals about their conversations in other chats.
 //!
-//! * A conversation that was handed over while somebody sits at the terminal leaves a seat that is in none. What is
-//!   said there begins no other one by itself: it is answered with where the conversation is, until somebody begins
-//!   or resumes one on purpose, or until it is back.
-//! * Whoever sits in a conversation that a chat opens, or speaks to, is told so in one line, once for each chat.
+//! * A conversation that is handed over from an open terminal leaves its terminal slot without a conversation. A
+//!   message there starts no other one by itself: the reply names the new chat, until the user begins or resumes a
+//!   conversation there, or until the conversation is back.
+//! * A user at a terminal is notified in one line, once for each chat, when a chat opens the same conversation or
+//!   writes to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,29 +22,29 @@ use crate::handoff::shown;
 use crate::plugins::terminal::{self, SEATS_MAX};
 use crate::store::Change;
 
-/// The seats of terminals, as far as somebody has to be told something there.
+/// The terminal slots that have to be notified.
 pub(super) struct AtTerminals {
-    /// The stored key of each seat that keeps its conversation, and its chat.
+    /// The stored key of each slot that keeps its conversation, and its chat.
     seats: Vec<(String, Chat)>,
-    /// Seats whose conversation was handed over, by their stored key.
+    /// Slots whose conversation was handed over, by their stored key.
     away: BTreeMap<String, Away>,
-    /// Of which chats a seat was told that they are in its conversation: its key, the session, the key of the chat.
+    /// The chats that a slot was notified of: the slot's key, the session, the key of the chat.
     told: BTreeSet<(String, SessionId, String)>,
 }
 
 /// A conversation that was handed over.
 struct Away {
     session: SessionId,
-    /// Where to, for people.
+    /// The destination, for display.
     there: String,
 }
 
-/// How a chat comes into a conversation.
+/// The event by which a chat joins a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comes {
-    /// It was claimed or resumed there.
+    /// The conversation was claimed or resumed there.
     Opened,
-    /// Somebody speaks there.
+    /// A message was sent there.
     Spoke,
 }
 
@@ -57,26 +58,26 @@ impl AtTerminals {
         Self { seats: seats.collect(), away: BTreeMap::new(), told: BTreeSet::new() }
     }
 
-    /// The conversation of a seat was handed over.
+    /// Notes that the conversation of a slot was handed over.
     pub(super) fn leaves(&mut self, key: &str, session: &SessionId, there: String) {
         self.away.insert(key.to_owned(), Away { session: session.clone(), there });
     }
 
-    /// A seat is in another conversation from here on, or taken anew.
+    /// Notes that a slot has another conversation from here on, or another user.
     pub(super) fn changes(&mut self, key: &str) {
         if self.away.remove(key).is_some() || !self.told.is_empty() {
             self.told.retain(|(seat, ..)| seat != key);
         }
     }
 
-    /// Whether the conversation of a seat was handed over and nobody began another one there.
+    /// Returns whether the conversation of a slot was handed over and no other one began there.
     pub(super) fn is_away(&self, key: &str) -> bool {
         self.away.contains_key(key)
     }
 }
 
 impl Dispatcher {
-    /// Passes on what is said, unless it is said at a terminal whose conversation is elsewhere.
+    /// Returns a message, unless it was sent at a terminal whose conversation is elsewhere.
     pub(super) fn still_here(&mut self, arrived: Arrived) -> Option<Arrived> {
         if self.terminals.away.is_empty() || *arrived.instance != *TERMINAL || arrived.input.is_some() {
             return Some(arrived);
@@ -116,8 +117,7 @@ impl Dispatcher {
         )
     }
 
-    /// A chat lets go of a session: the seats that it was handed over from are in it again. Returns what has to be
-    /// written.
+    /// Returns a released session to the terminal slots from which it was handed over. Returns the changes to write.
     pub(super) fn seats_get_back(&mut self, session: &SessionId) -> Vec<Change> {
         let of = |(key, away): (&String, &Away)| (away.session == *session).then(|| key.clone());
         let keys: Vec<String> = self.terminals.away.iter().filter_map(of).collect();
@@ -126,7 +126,7 @@ impl Dispatcher {
         let mut changes = Vec::new();
         for (key, chat) in seats {
             self.terminals.changes(&key);
-            // Whoever has gone comes back by `chat --resume`.
+            // A closed terminal resumes with `chat --resume`.
             if !self.is_at(&chat) {
                 continue;
             }
@@ -138,7 +138,7 @@ impl Dispatcher {
         changes
     }
 
-    /// Somebody speaks to a session in a chat, or opens it there: whoever sits in it at a terminal is told.
+    /// Notifies the terminals of a session of which a chat is opened or used.
     pub(super) fn tell_terminals(&mut self, session: &SessionId, by: (&str, &str, &Chat), how: Comes) {
         let (key, instance, chat) = by;
         let is_in = |(seat, _): &&(String, Chat)| {
@@ -152,7 +152,7 @@ impl Dispatcher {
         }
     }
 
-    /// Somebody said something to the session of an event.
+    /// Notes a message to the session of an event.
     pub(super) fn spoken(&mut self, arrived: &Arrived, found: &Found) {
         if found.is_written() {
             let (key, chat) = (found.key.stored(), arrived.event.get().chat.clone());
@@ -160,7 +160,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whoever sits down at a terminal is told at once in which chats its conversation is, too.
+    /// Notifies a terminal that opens of the other chats of its conversation.
     pub(super) fn seat_knows(&mut self, seat: &str, session: &SessionId) {
         self.terminals.changes(seat);
         if !self.terminals.seats.iter().any(|(key, _)| key == seat) {
@@ -175,7 +175,7 @@ impl Dispatcher {
         self.host.adapter(TERMINAL).is_some_and(|adapter| adapter.reaches(&seat.id))
     }
 
-    /// Says something at a seat, if somebody is there.
+    /// Sends a notice to a slot with an open terminal.
     fn say_at(&self, seat: &Chat, words: String) {
         if self.is_at(seat) {
             self.note(Note::Say { instance: TERMINAL.into(), chat: seat.clone(), words });

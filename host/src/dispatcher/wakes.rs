@@ -1,7 +1,7 @@
-//! Sessions that are woken by the host itself.
+//! The delivery of wake-ups to their sessions.
 //!
-//! What wakes one goes to the session that asked, in the chat where that session is by now.
-//! Where nobody can be reached it waits in the inbox, not here.
+//! A wake-up goes to the session that started the work, in the session's current chat. If no chat can be reached, it
+//! waits in the inbox, not here.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use crate::lane::LaneMessage;
 use crate::plugins::AdapterHandle;
 use crate::wakes;
 
-/// Why nobody is woken for somebody who was removed.
+/// The reason for which a removed sender's session is not woken.
 const SHUT_OUT: &str = "whoever asked to be told may not speak any more";
 
-/// Where a session is.
+/// The current place of a session.
 pub(super) struct Whereabouts {
     /// The instance.
     pub instance: Arc<str>,
     /// The session key, printed.
     pub key: String,
-    /// Whether several people may speak there.
+    /// Whether several people may write there.
     pub several: bool,
 }
 
@@ -40,7 +40,7 @@ impl Dispatcher {
             WatchNews::Leased(session) => {
                 self.wakes_wait = true;
                 if !self.host.handoffs.has(&session) {
-                    // It arrived before this was heard.
+                    // The handoff ended before this event was processed.
                     self.wake_again();
                 }
             }
@@ -53,7 +53,7 @@ impl Dispatcher {
         let Whereabouts { instance, key, several } = self.find(&session, instance, &mut event);
         let adapter = self.host.adapter(&instance);
         if adapter.as_ref().is_some_and(|adapter| !AdapterHandle::is_online(adapter)) {
-            // It is read again with every minute.
+            // The inbox is read again every minute.
             tracing::debug!(%session, %instance, %inbox, "what wakes a session waits until its adapter is back");
             self.wakes_wait = true;
             return;
@@ -79,7 +79,8 @@ impl Dispatcher {
         self.send_to(session, &instance, None, None, LaneMessage::Heard(Box::new(heard), None));
     }
 
-    /// Where a session is by now; the event is led there. One that no chat is in stays where it asked.
+    /// Returns the current place of a session and changes the event to it. A session without a chat stays in the chat
+    /// of the request.
     pub(super) fn find(&self, session: &SessionId, asked: Arc<str>, event: &mut Event) -> Whereabouts {
         let is_same = |route: &&Route| {
             *route.instance == *asked && route.origin.id == event.chat.id && route.origin.thread == event.chat.thread
@@ -91,7 +92,8 @@ impl Dispatcher {
         let instance: Arc<str> = found.map_or_else(|| asked.clone(), |route| Arc::from(route.instance.as_str()));
         if let Some(Route { origin, .. }) = found {
             if instance != asked || origin.id != event.chat.id {
-                // Who asked has another name there, or reads nothing there: what is theirs is not said to others.
+                // The requester has another name there, or does not read there, so the event loses the requester's
+                // ownership.
                 event.sender = wakes::nobody();
             }
             event.chat = origin.clone();
@@ -109,7 +111,7 @@ impl Dispatcher {
         Whereabouts { instance, key: key.unwrap_or_default(), several }
     }
 
-    /// Reads what waits to wake a session again.
+    /// Reads the waiting wake-ups again.
     pub(super) fn wake_again(&mut self) {
         if std::mem::take(&mut self.wakes_wait) {
             tokio::spawn(wakes::again(Arc::clone(&self.host)));
