@@ -1,29 +1,29 @@
-//! Who is heard, by each rule of access in turn, and what they may do.
+//! The access rules, one by one: admission and rights.
 
 use hermes_protocol::{Addressed, Chat, ChatType, Event, Sender};
 use serde_json::json;
 
 use super::world::{Setting, World};
 
-/// A world with these lines in the adapter's section, and these in `[access]`.
+/// Creates a world with these lines in the adapter's section, and these in `[access]`.
 fn world(section: &str, access: &str) -> World {
     World::with(Setting {
         section: section.to_owned(),
         more: format!("[access]\n{access}"),
-        // What it says about its senders counts only where the operator trusts it.
+        // The platform's statements about its senders count only if the operator trusts it.
         capabilities: json!({ "authorizes_upstream": section.contains("upstream = true") && access.is_empty() }),
         ..Setting::default()
     })
 }
 
-/// Somebody whom the platform knows by two ids.
+/// Returns a sender whom the platform knows by two ids.
 fn second_id(id: &str) -> Sender {
     let mut sender = Sender::new("5");
     sender.alt_id = Some(id.to_owned());
     sender
 }
 
-/// Whether the agent answers what `sender` says in `chat`.
+/// Returns whether the agent answers a message of `sender` in `chat`.
 fn is_heard(world: &World, chat: Chat, sender: Sender) -> bool {
     let event = Event::message("m:1", chat, sender, "the question").addressed(Addressed::new(true, false, false));
     world.block_on(world.give(&event)).unwrap();

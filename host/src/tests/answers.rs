@@ -1,4 +1,4 @@
-//! Which question an answer means, and what becomes of one that cannot be asked or is over.
+//! The question to which an answer belongs, and questions that cannot be asked or are closed.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::asks::{
 use super::world::{Setting, Talk, World};
 use crate::store::{DeliveryFilter, OwedDelivery, StoreError};
 
-/// The question that waits to be asked.
+/// Returns the question that waits to be asked.
 fn owed(world: &World) -> OwedDelivery {
     world.until("it is owed", || world.block_on(world.host().store.open_asks(DeliveryId(0))).unwrap().pop())
 }
@@ -56,7 +56,7 @@ fn what_was_said_before_a_question_was_there_answers_something_older() {
     chat.says("/ask ls");
     hears(&world, &chat, "May I do this?");
     there(&world);
-    // It waited somewhere on its way and comes now.
+    // The message was delayed and arrives now.
     chat.gives(&chat.event("yes").at_ms(90_000));
     chat.gives(&chat.event("/approve").at_ms(90_000));
     hears(&world, &chat, "was not asked here yet");
@@ -107,7 +107,7 @@ fn a_button_counts_before_the_receipt_of_its_question_and_goes_away_when_that_co
 #[test]
 fn a_question_that_is_not_taken_is_told_to_its_turn_at_once_and_is_not_asked_by_an_operator_either() {
     for capabilities in [BUTTONS, WORDS] {
-        // No time passes in which an answer could be waited for.
+        // The clock stands still, so no wait for an answer can pass.
         let world = World::with(Setting { clock_stands: true, ..setting(capabilities, "") });
         let chat = world.chat("7");
         world.platform.refuses(RefusalKind::Invalid);
@@ -213,7 +213,7 @@ fn presses_of_ever_new_questions_are_answered_so_often_and_no_more() {
     world.settled();
 }
 
-/// Asks two things at once, neither of which has a kind.
+/// A runtime that asks two questions at once, both without a kind.
 struct Two;
 
 impl AgentRuntime for Two {

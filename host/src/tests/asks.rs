@@ -1,4 +1,4 @@
-//! What a turn asks of people, and how they answer.
+//! The questions of a turn, and the answers.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) const BUTTONS: &str =
     r#"{ "buttons": true, "edit": true, "text": { "limit": 4096, "unit": "scalars", "dialect": "commonmark" } }"#;
 pub(super) const WORDS: &str = r#"{ "text": { "limit": 4096, "unit": "scalars", "dialect": "commonmark" } }"#;
 
-/// Two users and an admin.
+/// Returns a setting with two users and an admin.
 pub(super) fn setting(capabilities: &str, session: &str) -> Setting {
     let access = "access = { allowed_users = [\"7\", \"8\"], admins = [\"1\"] }";
     Setting {
@@ -38,7 +38,7 @@ fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// The questions that were asked so far, with the id of their message.
+/// Returns the questions so far, with the id of their message.
 pub(super) fn questions(world: &World) -> Vec<(String, Outgoing)> {
     let sent = world.platform.sent().into_iter().enumerate();
     sent.filter(|(_, sent)| sent.choices.is_some()).map(|(at, sent)| (format!("p{}", at + 1), sent)).collect()
@@ -50,7 +50,7 @@ pub(super) fn asked(world: &World, count: usize) -> (String, Outgoing) {
     question
 }
 
-/// Waits until whatever is asked is there, so that words answer it.
+/// Waits until every question has arrived, so that text answers it.
 pub(super) fn there(world: &World) {
     world.until("what is asked is there", || {
         let asked = world.block_on(world.host().store.open_asks(DeliveryId(0))).unwrap();
@@ -58,7 +58,7 @@ pub(super) fn there(world: &World) {
     });
 }
 
-/// The press of a button, not yet handed over.
+/// Returns the press of a button, not yet sent.
 pub(super) fn press(chat: &Talk<'_>, (message, asked): &(String, Outgoing), option: &str) -> Event {
     let mut event = chat.event("").of_kind(EventKind::Choice);
     event.chat = asked.chat.clone();
@@ -75,7 +75,7 @@ pub(super) fn shows(world: &World, words: &str) {
     world.until(words, || world.platform.screen().iter().any(|text| text.contains(words)).then_some(()));
 }
 
-/// Words of somebody in a group, meant for the agent.
+/// Sends a group message that is addressed to the agent.
 fn in_group(chat: &Talk<'_>, text: &str) {
     let mut event = chat.event(text);
     event.chat = Chat::new(ChatType::Group, "g");
@@ -292,7 +292,7 @@ fn stopping_or_beginning_anew_frees_a_turn_that_waits_for_a_person() {
     assert!(!chat.heard().iter().any(|text| text.starts_with("approved")));
 }
 
-/// Asks, and hears nothing else while it waits.
+/// A runtime that asks, and ignores everything else while it waits.
 struct Stubborn;
 
 impl AgentRuntime for Stubborn {
@@ -494,13 +494,13 @@ fn beginning_anew_asks_first_where_the_operator_wants_that() {
     world.until("it begins", || (chat.heard().iter().filter(|text| begun(text)).count() == 2).then_some(()));
     world.settled();
     let told = |text: &&String| text.ends_with("\n\nYes.") || text.ends_with("\n\nNo.");
-    // It is written onto the question after everything else is.
+    // The answer is added to the question last.
     world.until("both questions show their answer", || {
         (world.platform.screen().iter().filter(told).count() == 2).then_some(())
     });
 }
 
-/// A button of a question in a message which that question is not in.
+/// Returns the press of a button that names a message without that question.
 pub(super) fn forged(chat: &Talk<'_>, ask: &str, message: &str) -> Event {
     let mut event = chat.event("").of_kind(EventKind::Choice);
     event.message_id = Some(message.to_owned());
@@ -562,7 +562,7 @@ fn a_conversation_that_a_button_ended_is_over_before_the_next_one_begins() {
     assert!(usage.contains("This conversation: 1 turn,"), "the conversation is still bound to its chat: {usage}");
 }
 
-/// Asks for approval, and hears nothing else any more once it was refused; hangs where it is told to.
+/// A runtime that asks for approval, and ignores everything else after a refusal; hangs on request.
 struct Asking;
 
 impl AgentRuntime for Asking {
@@ -601,7 +601,7 @@ fn what_is_approved_for_always_is_kept_in_the_order_in_which_people_said_it() {
     let admin = world.chat("1");
     admin.says("do it");
     asked(&world, 1);
-    // The lane waits for its turn, which hears nothing, while the other chat's lane has nothing to do.
+    // The lane waits for its deaf turn, while the other chat's lane is idle.
     admin.says("/stop");
     admin.says("/approve always");
     let elsewhere = world.talk(Chat::new(ChatType::Group, "g"), "1");

@@ -1,4 +1,4 @@
-//! What happens between two moments that belong together.
+//! Events between two steps that belong together.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,7 +56,7 @@ fn what_a_turn_answers_is_what_its_row_says_though_the_lane_never_heard_of_the_e
     assert_eq!(chat.hears(1), ["first"]);
 }
 
-/// A world in which nobody knows whether an answer arrived, and its repeat waits for a sign of life.
+/// Creates a world with an answer of unknown outcome whose repeat waits for proof of the link.
 fn doubts() -> World {
     let world = World::new();
     let adapter = world.host().adapter("fake").unwrap();

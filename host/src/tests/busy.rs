@@ -1,4 +1,4 @@
-//! What people hear and get while the agent is busy with something else.
+//! Messages and notices while a turn runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::world::{Deaf, Setting, Talk, World};
 
-/// A world in which time passes only when the test says so.
+/// Creates a world in which only the test advances the time.
 fn still(session: &str) -> World {
     with(session, Setting::default())
 }
@@ -47,7 +47,7 @@ fn runs(world: &World, turns: usize) {
     });
 }
 
-/// The transcript of the newest session, each entry with its speaker.
+/// Returns the transcript of the newest session, each entry with its speaker.
 fn transcript(world: &World) -> Vec<String> {
     let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
     let asked = json!({ "sender": { "id": "7" }, "session_id": sessions[0]["id"] });
@@ -57,7 +57,7 @@ fn transcript(world: &World) -> Vec<String> {
     history.as_array().unwrap().iter().map(entry).collect()
 }
 
-/// What somebody says in a group, meant for the agent.
+/// Sends a group message that is addressed to the agent.
 fn in_group(world: &World, who: &str, text: &str) -> Emitted {
     let id = format!("m:{who}:{text}");
     let event = Event::message(id, Chat::new(ChatType::Group, "g"), Sender::new(who), text)
@@ -85,7 +85,7 @@ fn a_new_message_ends_the_running_turn_and_is_answered_next() {
     assert_eq!(said[said.len() - 2..], ["user: rather this", "assistant: rather this"]);
 }
 
-/// Waits until the lane of a session lets an event wait.
+/// Waits until the lane of a session has queued an event.
 fn waits(world: &World, emitted: Emitted) {
     let Emitted::New { inbox_id } = emitted else { panic!("it is new") };
     let asked = json!({ "inbox_id": inbox_id });
@@ -119,7 +119,7 @@ fn a_host_whose_clock_runs_ahead_takes_what_is_said_now_as_said_now_and_a_backlo
     let chat = world.chat("7");
     let ahead_ms = 300_000;
     let now_there = || world.host().now_ms() - ahead_ms;
-    // What people say for a while shows by how much.
+    // The timestamps of several messages reveal the offset of the clock.
     for n in 0..5 {
         chat.gives(&chat.event(&format!("hello {n}")).at_ms(now_there()));
         chat.hears(n + 1);
@@ -217,7 +217,7 @@ fn where_no_message_grows_what_a_stopped_turn_had_said_is_one_message_that_says_
     }
 }
 
-/// A runtime that says half of its answer and no more.
+/// A runtime that returns only half of its answer.
 struct HalfWay(AtomicBool);
 
 impl AgentRuntime for HalfWay {
@@ -311,7 +311,7 @@ fn in_a_shared_session_only_the_requester_or_an_admin_interrupts_and_two_people_
     assert_eq!(interrupted.reply_to.as_deref(), Some("7:hang on"), "it names the question that is not answered");
 }
 
-/// A runtime that hangs where it is told to, or always with a reason, until it is stopped.
+/// A runtime that hangs on request, or always with a reason, until it is stopped.
 struct Patient(Option<Hold>);
 
 impl AgentRuntime for Patient {
@@ -439,7 +439,7 @@ fn a_runtime_that_reaches_no_safe_point_is_stopped_in_the_end() {
     starts(&world, &chat, "hang");
     waits(&world, chat.says("next"));
     world.passes(ms(350));
-    // Whoever has answered the second has looked at the time after the first.
+    // The lane that answers the second command has checked the time after the first.
     for n in 1..=2 {
         chat.says("/status");
         assert!(chat.hears(n)[n - 1].contains("working, 1 waiting"), "{:?}", chat.heard());
@@ -596,7 +596,7 @@ fn a_turn_in_the_background_can_begin_a_chat_and_goes_on_after_a_crash() {
     chat.hears(1);
     chat.says("hello");
     assert_eq!(chat.hears(2)[1], "hello");
-    // Time stands: what would have to be repeated is never.
+    // Time stands still, so nothing is ever repeated.
     let owed = || world.block_on(world.host().store.counts()).unwrap().outbox;
     world.until("the receipts are written", || (owed() == 0).then_some(()));
     world.crash();
@@ -629,7 +629,7 @@ fn a_silent_turn_beats_is_warned_about_and_ends_and_what_waited_is_answered() {
     assert_eq!(heard[expected + 1], "next");
 }
 
-/// A runtime that makes the lane panic once, by panicking where the lane asks for its name.
+/// A runtime that makes the lane panic once, by a panic where the lane reads its name.
 struct Trap {
     armed: AtomicBool,
 }
@@ -710,7 +710,7 @@ fn what_waited_is_answered_in_order_after_a_crash_and_interrupts_nothing() {
     chat.says("/stop");
     world.until("all are answered", || chat.heard().iter().any(|text| text == "three").then_some(()));
     let mut heard = chat.heard();
-    // As much as it had said by then.
+    // The length of the interrupted text varies.
     heard.retain(|text| !text.ends_with("(interrupted)"));
     let after = ["Stopped. 3 messages still wait and are answered next.", "one", "two", "three"];
     assert_eq!(heard[3..], after, "no receipt is written twice");

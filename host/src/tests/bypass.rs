@@ -1,4 +1,4 @@
-//! Which commands are answered while the agent works, and what the others say.
+//! The commands that are answered during a turn, and the replies to the others.
 
 use hermes_core::commands::{CommandId, Place, REGISTRY};
 

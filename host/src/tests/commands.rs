@@ -1,4 +1,4 @@
-//! Commands, as people in chats see them.
+//! Commands, from the view of users in chats.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::world::{Setting, World};
 use crate::config::Sources;
 
-/// A runtime that answers with the model it was asked for and remembers what it got.
+/// A runtime that answers with the requested model and records its requests.
 #[derive(Default)]
 pub struct Recorder {
     /// Every request, oldest first.
@@ -389,7 +389,7 @@ fn two_bots_that_answer_each_other_fall_silent_until_a_person_speaks() {
         event.addressed.mention = true;
         chat.gives(&event);
     };
-    // One at a time: what comes while a turn runs would join it or end it.
+    // One at a time: a message during a turn would join or end the turn.
     for n in 1..=6 {
         bot_says(&format!("@you {n}"));
         chat.hears(n.min(3));

@@ -1,4 +1,4 @@
-//! What people in a chat see.
+//! The view of a user in a chat.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn stop_frees_the_session_soon_although_the_runtime_is_deaf() {
     chat.says("/stop");
     world.until("the queue goes on", || chat.heard().iter().any(|text| text == "the next one").then_some(()));
     let heard = chat.heard();
-    // The budget is a second; the bound leaves room for a machine that is busy with other tests.
+    // The budget is a second; the bound leaves time for a machine that runs other tests.
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     assert!(heard.iter().any(|text| text.starts_with("Stopped. One message still waits")), "{heard:?}");
     world.settled();
@@ -267,7 +267,7 @@ fn a_new_conversation_can_have_a_title_at_once() {
     };
     let chat = world.chat("7");
     chat.says("hello");
-    // A turn that still runs is ended by /new, and its answer with it.
+    // `/new` ends a running turn without its answer.
     chat.hears(1);
     chat.says("/new  The  garden ");
     chat.says("plant this");

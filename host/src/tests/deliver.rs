@@ -1,4 +1,4 @@
-//! Where an answer goes when its event says so.
+//! Answers to events that name a destination.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::store::{EndTurn, Store, TurnEnd};
 
 const TRUSTED: &str = "trust_upstream = true";
 
-/// A platform that proves who its services are, in a section that trusts it, or not.
+/// Creates a world whose platform proves the identity of its services, with a section that trusts it or not.
 fn world(section: &str) -> World {
     let capabilities = json!({
         "text": { "limit": 4096, "unit": "scalars", "dialect": "commonmark" }, "authorizes_upstream": true,
@@ -25,7 +25,7 @@ fn world(section: &str) -> World {
     World::with(Setting { section: section.to_owned(), capabilities, ..Setting::default() })
 }
 
-/// A call of the service `ci`.
+/// Returns a call of the service `ci`.
 fn call(text: &str, deliver: Deliver) -> Event {
     let number = text.len();
     Event::message(format!("ci:{number}:{text}"), Chat::dm("ci:1"), Sender::new("ci"), text).delivered(deliver)
@@ -192,7 +192,7 @@ fn a_chat_whose_adapter_is_away_is_taken_as_it_is_written_and_hears_of_it_later(
     ci(&world).gives(&call("it is there", Deliver::text_to("fake:8:17")));
     let heard = ci(&world).hears(1);
     assert!(heard[0].starts_with("(not delivered to \"fake:8:17\": fake knows no chat"), "{heard:?}");
-    // Else what is owed below may be this one still.
+    // Otherwise the delivery that is owed below could still be this one.
     world.settled();
     world.set_online(false);
     ci(&world).gives(&call("it is away", Deliver::text_to("fake:8:17")));
@@ -230,7 +230,7 @@ fn a_call_waits_in_the_inbox_while_the_host_drains_although_nobody_can_be_told_l
     world.settled();
 }
 
-/// Answers with whether something can be delivered later.
+/// A runtime that answers with whether a later delivery is possible.
 struct Witness;
 
 impl AgentRuntime for Witness {

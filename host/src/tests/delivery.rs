@@ -1,4 +1,4 @@
-//! What becomes of an answer.
+//! The delivery of answers.
 
 use hermes_core::delivery::PartState;
 use hermes_protocol::{Emitted, Format, LookupReply, Receipt, RefusalKind, SendOutcome, WaitScope};
@@ -82,7 +82,7 @@ fn a_doubtful_send_is_repeated_once_marked_and_then_given_up_visibly() {
     assert_eq!(abandoned(&world), ["doubtful twice; last: cut"]);
 }
 
-/// Runs SQL in the database of a world, as another process.
+/// Runs SQL in the database of a world, as another process would.
 fn sql(world: &World, sql: &str) {
     let database = rusqlite::Connection::open(world.home().join("state.db")).unwrap();
     database.busy_timeout(Duration::from_secs(30)).unwrap();
@@ -102,7 +102,7 @@ fn a_part_is_not_given_up_unless_its_notice_is_owed_in_the_same_transaction() {
     }
     world.chat("7").says("question");
     world.chat("7").hears(2);
-    // The next message passes the lane once the part is dealt with.
+    // The next message passes the lane once the part is settled.
     world.chat("7").says("and now?");
     world.chat("7").hears(3);
     assert_eq!(abandoned(&world), Vec::<String>::new());
@@ -401,7 +401,7 @@ fn a_send_that_hangs_holds_up_no_other_chat() {
     assert_eq!(world.chat("8").hears(1), ["free"]);
 }
 
-/// Why deliveries were given up.
+/// Returns the reasons of abandoned deliveries.
 fn abandoned(world: &World) -> Vec<String> {
     let filter = DeliveryFilter { dead: true, ..DeliveryFilter::default() };
     let dead = world.block_on(world.host().store.deliveries(filter)).unwrap();

@@ -1,4 +1,4 @@
-//! What must not be lost, kept or taken for something else, when it is not sure.
+//! Unknown outcomes: nothing is lost, kept or mistaken.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::context::compose;
 use crate::events::{Control, HostEvent};
 use crate::outbox::Target;
 
-/// The host says something to 7 by itself.
+/// Owes a message of the host to 7.
 fn owes(world: &World, text: &str) -> DeliveryId {
     world.block_on(async {
         let host = world.host();
@@ -66,7 +66,7 @@ fn a_chat_moves_whoever_moved_it() {
     assert_eq!(sessions(&world)[0]["id"], before[0]["id"], "the conversation went along");
 }
 
-/// A file that the adapter wrote.
+/// Returns a file that the adapter wrote.
 pub(super) fn written(world: &World) -> (Attachment, PathBuf) {
     let slot = world.call("media.create", json!({ "name": "x.txt", "mime": "text/plain" })).unwrap();
     let (id, path) = (slot["id"].as_str().unwrap(), PathBuf::from(slot["path"].as_str().unwrap()));
@@ -93,7 +93,7 @@ fn the_file_of_whoever_may_not_speak_goes_with_the_event_and_that_of_others_stay
     event.attachments = vec![again];
     assert!(matches!(world.chat("7").gives(&event), Emitted::Duplicate { .. }));
     world.until("what was written once more is gone", || (!superfluous.exists()).then_some(()));
-    // Whoever names the file of somebody else takes nothing away.
+    // An event that names the file of another sender removes nothing.
     let mut event = world.chat("99").event("look");
     event.attachments = vec![Attachment::new(
         kept.file_name().unwrap().to_string_lossy(),

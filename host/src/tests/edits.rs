@@ -1,4 +1,4 @@
-//! What becomes of what somebody changed in what they had said.
+//! Edits of received messages.
 
 use hermes_protocol::{Emitted, Event, EventKind};
 use serde_json::json;
@@ -11,7 +11,7 @@ fn world() -> World {
     World::with(Setting { section: section.to_owned(), clock_stands: true, ..Setting::default() })
 }
 
-/// The edit of a message to another text, not yet given.
+/// Returns the edit of a message to another text, not yet sent.
 fn edit(of: &Event, text: &str) -> Event {
     let mut edit = of.clone().of_kind(EventKind::Edited);
     edit.event_id = format!("e:{}:{text}", of.event_id);
@@ -19,7 +19,7 @@ fn edit(of: &Event, text: &str) -> Event {
     edit
 }
 
-/// 7 has a turn that runs, and a message that waits for its end.
+/// Starts a turn of 7, and queues a message behind it.
 fn waits_behind_a_turn(world: &World, chat: &Talk<'_>) -> Event {
     chat.says("/hang on");
     let running = || world.host().counts.turns_running.load(std::sync::atomic::Ordering::Relaxed);
@@ -31,7 +31,7 @@ fn waits_behind_a_turn(world: &World, chat: &Talk<'_>) -> Event {
     second
 }
 
-/// Ends the turn that runs, and waits until everything is answered.
+/// Ends the running turn, and waits until every message is answered.
 fn ends(world: &World, chat: &Talk<'_>) -> Vec<String> {
     chat.says("/stop");
     world.settled();

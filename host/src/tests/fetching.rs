@@ -1,4 +1,4 @@
-//! Files that are still with their platform when their message comes.
+//! Files that are still with their platform when their message arrives.
 
 use hermes_protocol::{Addressed, Attachment, AttachmentKind, Chat, ChatType, Emitted, Event, ReplyTo};
 use serde_json::{Value, json};
@@ -7,12 +7,12 @@ use super::doubts::written;
 use super::world::{Setting, Talk, World};
 use crate::media::pdf::tests::{page, pages};
 
-/// A world whose platform brings files when it is asked.
+/// Creates a world whose platform delivers files on request.
 fn world() -> World {
     world_of("")
 }
 
-/// The same with more words in its section.
+/// Creates the same world with more keys in its section.
 fn world_of(more: &str) -> World {
     let mut capabilities = Setting::default().capabilities;
     capabilities["fetch"] = json!(true);
@@ -25,19 +25,19 @@ fn away(reference: &str) -> Attachment {
     Attachment::away(reference, AttachmentKind::Image, "image/png", format!("{reference}.png"), 3)
 }
 
-/// The event of saying something with files, not yet said.
+/// Returns the event of a message with files, not yet sent.
 fn with_files(chat: &Talk<'_>, text: &str, references: &[&str]) -> Event {
     let mut event = chat.event(text);
     event.attachments = references.iter().map(|reference| away(reference)).collect();
     event
 }
 
-/// The references that the platform was asked for.
+/// Returns the references that were requested from the platform.
 fn asked(world: &World) -> Vec<Value> {
     world.platform.asked("fetch").into_iter().map(|call| call["file"]["fetch"].clone()).collect()
 }
 
-/// Says something with a file that does not come before the test brings it.
+/// Sends a message with a file that does not arrive before the test delivers it.
 fn sends_slowly(world: &World, chat: &Talk<'_>, text: &str) -> Emitted {
     let before = asked(world).len();
     world.platform.holds_next("fetch");
@@ -93,7 +93,7 @@ fn the_text_of_a_file_and_of_a_quoted_file_reaches_the_turn() {
         chat.gives(&event);
         chat.hears(before + 1);
         world.settled();
-        // A long answer comes in several parts.
+        // A long answer arrives in several parts.
         let heard = chat.heard()[before..].join("");
         let how = ["[attached file \"a b.csv\"", "[quoted file \"a b.csv\""][n % 2];
         assert!(heard.contains(expected) && heard.contains(how), "{heard}");

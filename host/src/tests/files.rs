@@ -1,4 +1,4 @@
-//! Files that go with an answer.
+//! Files of an answer.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::world::{Setting, World};
 use crate::enclose;
 use crate::media::out::{From, OutError};
 
-/// A platform that takes files, and a file in the media folder.
+/// Creates a platform that takes files, and a file in the media folder.
 fn world(media: serde_json::Value) -> World {
     let mut capabilities = Setting::default().capabilities;
     capabilities["media"] = media;

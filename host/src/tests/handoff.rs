@@ -1,5 +1,4 @@
-//! A conversation that moves to a chat: where it goes on, who may write to it meanwhile, and what is left when it
-//! does not come about.
+//! Handoffs: the destination, the senders who may write meanwhile, and the state after a failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +20,8 @@ use crate::store::{
     RouteRow, WhichHandoff,
 };
 
-/// Says how much was said before; a conversation called "hang" hangs where it is opened, and so does every summary.
+/// A runtime that reports the length of the history. A conversation with the title "hang" hangs when it is opened, and
+/// so does every summary.
 struct Mover;
 
 impl AgentRuntime for Mover {
@@ -81,7 +81,7 @@ pub(super) fn setting(threads: bool) -> Setting {
     }
 }
 
-/// A world in which the direct message chat of 7 is home, and 7 has said something there.
+/// Creates a world in which the direct chat of 7 is the home channel and 7 has sent a message there.
 pub(super) fn world(setting: Setting) -> World {
     let world = World::with(setting);
     world.chat("7").says("/sethome");
@@ -90,7 +90,7 @@ pub(super) fn world(setting: Setting) -> World {
     world
 }
 
-/// A conversation of the operator in which one thing was said and that no chat has.
+/// Creates a conversation of the operator with one message and without a chat.
 pub(super) fn begun(world: &World, title: &str) -> SessionId {
     let id = world.host().new_session_id();
     let session = NewSession {
@@ -114,12 +114,12 @@ pub(super) fn asks(world: &World, session: &SessionId) -> Result<handoff::Asked,
     world.block_on(handoff::request(world.host(), session.as_str(), "fake"))
 }
 
-/// Waits for the end.
+/// Waits for the end of the handoff.
 pub(super) fn ends(world: &World, session: &SessionId) -> HandoffRow {
     world.block_on(handoff::until_over(world.host(), &asked(world, session), 60_000)).unwrap()
 }
 
-/// The handoff of a session that was asked for last.
+/// Returns the last requested handoff of a session.
 fn asked(world: &World, session: &SessionId) -> handoff::Asked {
     handoff::Asked { session: session.clone(), asked_ms: stands(world, session).asked_ms }
 }

@@ -1,5 +1,5 @@
-//! A handoff meets what else happens to its conversation: ends that come late, a summary that is being written, and
-//! people at the terminal that it leaves.
+//! A handoff and other events of its conversation: late ends, a summary in progress, and users at the terminal that it
+//! leaves.
 
 use hermes_core::handoff::HandoffState;
 use hermes_core::ids::SessionId;
@@ -14,7 +14,7 @@ use crate::events::{Control, HostEvent};
 use crate::plugins::terminal::SeatFor;
 use crate::store::{HandoffClaim, HandoffRoutes};
 
-/// The session that goes on in the terminal.
+/// Returns the session that continues in the terminal.
 fn session_of(terminal: &mut Terminal<'_>) -> SessionId {
     let (_, listed) = terminal.asks("sessions.list", json!({ "limit": 20 }));
     SessionId(listed[0]["id"].as_str().unwrap().to_owned())
@@ -63,7 +63,7 @@ fn a_handoff_waits_for_no_summary_and_none_is_written_while_it_is_on_its_way() {
     assert_eq!(world.chat("7").hears(2)[1], "I am here (after 4)");
 }
 
-/// What was delivered to a terminal by itself, or as the answer to something that was not taken.
+/// Returns the notices to a terminal, including the replies to rejected messages.
 fn notices(terminal: &Terminal<'_>) -> Vec<String> {
     let notices = terminal.seen.iter().filter(|seen| seen["purpose"] == "notice");
     notices.filter_map(|seen| seen["text"].as_str().map(str::to_owned)).collect()

@@ -11,7 +11,7 @@ use super::world::{Setting, World};
 use crate::handoff;
 use crate::store::HandoffRow;
 
-/// A platform that opens threads and reads ids; 7 and 8 may write, and nobody has to mention the agent.
+/// Creates a platform that opens threads and resolves ids; 7 and 8 may write, and nobody has to mention the agent.
 fn platform() -> World {
     let mut setting = setting(true);
     setting.capabilities["resolve_target"] = json!(true);
@@ -19,13 +19,13 @@ fn platform() -> World {
     World::with(Setting { section: section.to_owned(), ..setting })
 }
 
-/// Hands a conversation over to a chat that somebody names.
+/// Hands a conversation over to a named chat.
 fn moves_to(world: &World, session: &SessionId, target: &str) -> HandoffRow {
     world.block_on(handoff::request(world.host(), session.as_str(), target)).unwrap();
     ends(world, session)
 }
 
-/// What is heard in `chat` when 7 says `text` there and `count` messages were sent there before.
+/// Returns the answer in `chat` to `text` of 7, after `count` earlier messages there.
 fn answer(world: &World, chat: &Chat, text: &str, count: usize) -> String {
     world.talk(chat.clone(), "7").says(text);
     world.talk(chat.clone(), "7").hears(count + 1).remove(count)
@@ -38,7 +38,7 @@ fn the_next_message_of_a_person_finds_the_conversation_wherever_it_was_handed_to
     let mut post = Chat::new(ChatType::Thread, "99").in_thread("99");
     post.parent = Some("10".to_owned());
     let forum = || Chat::new(ChatType::Group, "10");
-    // The chat that the target is read as, the thread that is opened in it, and where the next message comes from.
+    // The resolved chat of the target, the thread that is opened in it, and the chat of the next message.
     let cases: &[(&str, Chat, Option<Chat>, Chat)] = &[
         ("C1", group(), Some(group().in_thread("17.5")), group().in_thread("17.5")),
         ("C1", group(), None, group()),
@@ -138,7 +138,7 @@ fn a_reset_of_a_handed_over_group_begins_one_conversation_for_everybody() {
     answer(&world, &group, "/sethome", 0);
     assert_eq!(moves(&world, &begun(&world, "boats")).state, HandoffState::Completed);
     world.settled();
-    // The host ends and begins again, so that no conversation is in use.
+    // The host restarts, so that no conversation is in use.
     world.stop();
     world.start();
     world.passes(std::time::Duration::from_secs(2 * 3_600));

@@ -1,4 +1,4 @@
-//! What is said late, not at all, or elsewhere than it was meant, and who has to wait for it.
+//! Messages that arrive late, not at all or elsewhere, and the deliveries that wait for them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::store::DeliveryFilter;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A world in which time stands still.
+/// Creates a world in which time stands still.
 fn world(section: &str, delivery: &str) -> World {
     World::with(Setting {
         section: section.to_owned(),
@@ -28,18 +28,18 @@ fn group(thread: &str) -> Chat {
     Chat::new(ChatType::Group, "g").in_thread(thread)
 }
 
-/// Somebody says something that is meant for the agent.
+/// Sends a message that is addressed to the agent.
 fn says(world: &World, chat: &Chat, text: &str) {
     let event = Event::message(format!("m:{text}"), chat.clone(), Sender::new("7"), text);
     world.block_on(world.give(&event.addressed(Addressed::new(true, false, false)))).unwrap();
 }
 
-/// Waits until so many deliveries are owed.
+/// Waits until this number of deliveries is owed.
 fn owes(world: &World, count: u64) {
     world.until("it is owed", || (world.block_on(world.host().store.counts()).unwrap().outbox == count).then_some(()));
 }
 
-/// Waits until it is written that a try failed.
+/// Waits until a failed attempt is stored.
 fn failed(world: &World) {
     world.until("a try failed", || {
         let owed = world.block_on(world.host().store.owed(8)).unwrap();
@@ -47,13 +47,13 @@ fn failed(world: &World) {
     });
 }
 
-/// Time passes, and the lanes look at their clocks.
+/// Advances the time, and lets the lanes check it.
 fn passes(world: &World, time: Duration) {
     world.passes(time);
     world.is_ready();
 }
 
-/// What was given up, and why.
+/// Returns the abandoned deliveries with their reasons.
 fn given_up(world: &World) -> Vec<(String, String)> {
     let filter = DeliveryFilter { dead: true, ..DeliveryFilter::default() };
     let dead = world.block_on(world.host().store.deliveries(filter)).unwrap();

@@ -1,4 +1,4 @@
-//! Which commands there are, and how they are listed.
+//! The commands, and their lists.
 
 use hermes_protocol::Chat;
 use serde_json::json;
@@ -14,7 +14,7 @@ fn world_with(section: &str, capabilities: serde_json::Value) -> World {
     World::with(Setting { section: section.to_owned(), capabilities, ..Setting::default() })
 }
 
-/// The operator changes the file and has it read again.
+/// Changes the configuration file and reloads it.
 fn reloads(world: &World, text: &str) {
     let file = world.home().join("plugins.toml");
     std::fs::write(&file, text).unwrap();
@@ -24,7 +24,7 @@ fn reloads(world: &World, text: &str) {
     world.host().set_live(Live::new(load(sources).unwrap()));
 }
 
-/// Commands that a text lists, in order.
+/// Returns the commands of a list, in order.
 fn listed(text: &str) -> Vec<&str> {
     let name = |line: &str| line.strip_prefix("- /").map(|rest| rest.split([':', ' ']).next().unwrap().len());
     text.lines().filter_map(|line| Some(&line[3..3 + name(line)?])).collect()

@@ -1,5 +1,4 @@
-//! Menus of commands, the prefix of a platform, and what an adapter is told of the
-//! conversations of its people.
+//! Command menus, the prefix of a platform, and the reports to an adapter about the conversations of its senders.
 
 use hermes_protocol::{Chat, CommandInfo};
 use serde_json::{Value, json};
@@ -18,7 +17,7 @@ fn world() -> World {
     with_capabilities(json!({ "commands_menu": true }))
 }
 
-/// Tells the host that there is a link, and waits until it has done what follows from that.
+/// Reports a link to the host, and waits until the host has processed that.
 fn online(world: &World) {
     world.is_ready();
     world.chat("8").says("/version");
@@ -121,7 +120,7 @@ fn an_adapter_that_wants_it_has_a_taken_title_numbered() {
     assert_eq!(rename(" c ", true).unwrap(), json!({ "title": "c" }));
 }
 
-/// The operator changes what `[commands]` says and has the file read again.
+/// Changes the `[commands]` section and reloads the file.
 fn reloads(world: &World, commands: &str) {
     let file = world.home().join("plugins.toml");
     let text = format!(
@@ -174,7 +173,7 @@ fn a_menu_that_was_not_taken_is_given_when_the_configuration_is_next_read() {
     world.settled();
     world.set_online(true);
     let given = || {
-        // That it was not taken may be known only after the first time.
+        // The refusal may become known only after the first reload.
         reloads(&world, "background = true");
         world.platform.asked("set_commands").pop()
     };

@@ -1,5 +1,5 @@
-//! The pipeline as a whole, over a platform in memory: a real store, the real
-//! dispatcher and lanes, no library and no socket. Each test reads as a chat.
+//! The message path as a whole, on a platform in memory: a real store, the real dispatcher and lanes, no library and no
+//! socket. Each test reads as a chat.
 
 mod access;
 mod answers;

@@ -1,4 +1,4 @@
-//! Messages of a group that are said to others.
+//! Group messages that are not addressed to the agent.
 
 use hermes_protocol::{Addressed, Chat, ChatType, Event, Sender};
 
@@ -15,7 +15,7 @@ fn world(more: &str) -> World {
     World::with(Setting { section: format!("{SECTION}{more}"), ..Setting::default() })
 }
 
-/// Says something in the group: to the agent, or to others.
+/// Sends a group message, to the agent or to others.
 fn says(world: &World, id: &str, who: &str, text: &str, to_the_agent: bool) {
     let sender = Sender::new(who).named(if who == "7" { "Ada" } else { "Bob" });
     let addressed = Addressed::new(to_the_agent, false, to_the_agent && text.starts_with('/'));

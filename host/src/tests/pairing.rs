@@ -1,4 +1,4 @@
-//! How strangers become users, and what nobody learns of it who should not.
+//! Pairing of unknown senders, and the secrecy of its details.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::store::DeliveryFilter;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Nobody is listed but an admin, and time stands still.
+/// Creates a world with an admin only, in which time stands still.
 fn world() -> World {
     with("access = { admins = [\"1\"] }")
 }
@@ -20,14 +20,14 @@ fn with(section: &str) -> World {
     World::with(Setting { section: section.to_owned(), clock_stands: true, ..Setting::default() })
 }
 
-/// The code in a text that was heard.
+/// Returns the code in a text.
 fn code_in(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
     let code = words.into_iter().find(|word| hermes_core::pairing::is_code(word) && word.to_uppercase() == **word);
     code.unwrap_or_else(|| panic!("a code in {text:?}")).to_owned()
 }
 
-/// What `who` is offered.
+/// Returns the offer to `who`.
 fn offered(world: &World, who: &str) -> String {
     let before = world.chat(who).heard().len();
     world.chat(who).says("hello");
@@ -36,7 +36,7 @@ fn offered(world: &World, who: &str) -> String {
     code_in(&offer)
 }
 
-/// Whether `who` hears anything about a further message.
+/// Returns whether `who` gets a reply to a further message.
 fn is_met(world: &World, who: &str) -> bool {
     let before = world.chat(who).heard().len();
     world.chat(who).says("hello again");
@@ -44,7 +44,7 @@ fn is_met(world: &World, who: &str) -> bool {
     world.chat(who).heard().len() > before
 }
 
-/// What an admin is answered.
+/// Returns the reply to an admin.
 fn ordered(world: &World, order: &str) -> String {
     let admin = world.chat("1");
     let before = admin.heard().len();
@@ -335,7 +335,7 @@ fn whoever_is_let_in_by_an_invitation_does_not_ask_any_more() {
     assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
 }
 
-/// A world in which the offer to 99 waits behind more than a lane holds in memory.
+/// Creates a world in which the offer to 99 waits after more deliveries than a lane holds in memory.
 fn with_an_offer_in_the_store() -> World {
     let world = world();
     world.set_online(false);

@@ -12,7 +12,7 @@ use super::world::{Setting, World};
 use crate::tools::{Lent, ports};
 use crate::wakes::{Wake, wake};
 
-/// Sends what a message says as `SEND TARGET|TEXT`, and answers with the result.
+/// A runtime that sends the text of a message `SEND TARGET|TEXT`, and answers with the result.
 #[derive(Default)]
 struct Courier(Mutex<Option<Ports>>);
 
@@ -50,7 +50,8 @@ impl AgentRuntime for Courier {
     }
 }
 
-/// `1` is the operator, `2` an admin, `7` and `8` are users, and everybody may speak in the group `g`.
+/// Creates a world in which `1` is the operator, `2` an admin, `7` and `8` are users, and everybody may write in the
+/// group `g`.
 fn world() -> World {
     let courier = Arc::new(Courier::default());
     let runtime: Arc<dyn AgentRuntime> = courier.clone();
@@ -63,7 +64,7 @@ fn world() -> World {
     world
 }
 
-/// The answer to an order of `who` in a chat.
+/// Returns the answer to an order of `who` in a chat.
 fn answer(world: &World, chat: &Chat, who: &str, id: &str, order: &str) -> String {
     let talk = world.talk(chat.clone(), who);
     let before = talk.heard().len();

@@ -1,4 +1,4 @@
-//! What the message that a turn answers shows of it.
+//! Reactions on the message that a turn answers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::wakes::{Wake, wake};
 
 const SECTION: &str = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }";
 
-/// A platform that reacts, and time that stands unless the test lets it pass.
+/// Returns a setting with a platform that reacts, and time that only the test advances.
 fn setting(section: &str) -> Setting {
     let mut capabilities = Setting::default().capabilities;
     capabilities["reactions"] = json!(true);
@@ -22,7 +22,7 @@ fn world() -> (World, Agent) {
     started(setting(SECTION))
 }
 
-/// What was reacted with: the message, the emoji, and what it takes the place of.
+/// Returns the reactions: the message, the emoji, and the emoji that it replaces.
 fn reacted(world: &World) -> Vec<(String, String, Option<String>)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let read = |call: &Value| {
@@ -41,7 +41,7 @@ fn runs(world: &World) {
     world.until("a turn runs", || (running() == 1).then_some(()));
 }
 
-/// Waits until a turn runs, and lets the time pass after which it is shown.
+/// Waits until a turn runs, and advances the time to its first reaction.
 fn is_seen(world: &World, count: usize) {
     runs(world);
     world.passes(Duration::from_millis(150));

@@ -1,4 +1,4 @@
-//! Conversations that a rule ends.
+//! Conversations that are ended by a rule.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::reset;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A world in which a silence of an hour ends a conversation; `more` stands in the same table.
+/// Creates a world in which an hour without a message ends a conversation; `more` extends the same table.
 fn idle_world(more: &str) -> World {
     let section = format!(
         "access = {{ allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }}\nsession = {{ reset = {{ mode = \"idle\", idle_minutes = 60{more} }} }}"
@@ -21,12 +21,12 @@ fn idle_world(more: &str) -> World {
     World::with(Setting { section, ..Setting::default() })
 }
 
-/// Sessions of person 7, newest first.
+/// Returns the sessions of person 7, newest first.
 fn sessions(world: &World) -> Vec<Value> {
     world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap().as_array().unwrap().clone()
 }
 
-/// The host ends and begins again: no conversation is in use.
+/// Restarts the host, so that no conversation is in use.
 fn rests(world: &mut World) {
     world.settled();
     world.stop();
@@ -124,13 +124,13 @@ fn a_conversation_is_not_ended_while_a_turn_runs_in_its_background() {
     world.chat("7").hears(1);
     world.chat("7").says("/bg /hang on");
     runs(&world);
-    // Another life of the host: only the turn in the background has a lane.
+    // In the next run of the host only the background turn has a lane.
     world.crash();
     world.start();
     runs(&world);
     world.passes(2 * HOUR);
     world.sweeps();
-    // What the host says of the turn in the background may come in between.
+    // The notice about the background turn may arrive in between.
     let is_listed = |line: &str| line.starts_with("- ") && line.contains("in the background");
     world.chat("7").says("still the same?");
     world.until("it answers", || world.chat("7").heard().contains(&"still the same?".to_owned()).then_some(()));

@@ -1,4 +1,4 @@
-//! What becomes of what is said while the host can do nothing with it: it drains, or nothing can be written.
+//! Messages that the host cannot process at present: during a drain, or while nothing can be written.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use crate::events::{Control, HostEvent};
 use crate::recovery;
 use crate::store::tests::writer::pages_max;
 
-/// Drains as the operator asks for it; resolves once nothing runs.
+/// Drains on request of the operator; resolves once nothing runs.
 fn drains(world: &World) -> oneshot::Receiver<()> {
     world.host().rests.store(true, Ordering::Relaxed);
     let (done, drained) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! What a crash or a planned end leaves, and what becomes of it.
+//! The state after a crash or a planned end, and its recovery.
 
 use hermes_protocol::{Chat, Emitted, Purpose};
 use serde_json::json;
@@ -18,7 +18,7 @@ fn an_event_that_was_committed_and_not_yet_heard_is_answered_after_a_crash() {
 
 #[test]
 fn what_is_owed_stands_before_the_answers_to_what_was_said_later_however_much_is_owed() {
-    /// More than recovery reads at once.
+    /// More deliveries than recovery reads at once.
     const OWED: usize = 1_000;
     let mut world = World::new();
     world.set_online(false);
@@ -45,7 +45,7 @@ fn a_turn_that_was_cut_off_is_resumed_before_anything_newer() {
     world.until("it runs", || (world.block_on(world.host().store.counts()).unwrap().turns == 1).then_some(()));
     world.crash();
     world.start();
-    // It hangs again, so the newer one still waits.
+    // The turn hangs again, so the newer message still waits.
     world.until("it runs again", || (world.block_on(world.host().store.counts()).unwrap().turns == 1).then_some(()));
     assert!(world.chat("7").heard().is_empty());
     world.chat("7").says("/stop");
@@ -121,7 +121,7 @@ fn grants_and_sessions_outlive_the_host() {
 
 #[test]
 fn a_planned_end_finishes_what_runs_and_leaves_the_rest_for_later() {
-    // Said after the turn began or before, it waits.
+    // The message waits, whether it was sent before or after the start of the turn.
     let section = "access = { allowed_users = [\"7\"] }\nsession = { busy = \"queue\", receipts = false }";
     let mut world = World::with(Setting { section: section.to_owned(), ..Setting::default() });
     world.chat("7").says("/slow 100 one two three");

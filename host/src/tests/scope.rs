@@ -1,4 +1,4 @@
-//! Whom a turn is bound to: what its tools find and keep.
+//! The owner of a turn: the data that its tools find and keep.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
 
-/// Says to whom it is bound.
+/// A runtime that reports the owner of its turn.
 struct Bound;
 
 impl AgentRuntime for Bound {

@@ -1,4 +1,4 @@
-//! What people do with their conversations, and where these go on.
+//! Operations of users on their conversations, and the chats in which these continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -14,7 +14,7 @@ use crate::control::records::read_only;
 use crate::control::{ControlReply, ControlRequest, LINE_BYTES_MAX};
 use crate::store::{Change, CommandTx};
 
-/// Answers, tells its history when asked, and sums up as a test wants it.
+/// A runtime that answers, returns its history on request, and writes the summaries of a test.
 struct Scribe(AtomicU8);
 
 const SUMS_UP: u8 = 0;
@@ -54,7 +54,7 @@ impl AgentRuntime for Scribe {
             if said == "brimming" {
                 events.left_out(2);
             }
-            // A window that is too small for a summary of much at once.
+            // The window is too small for a summary of much text.
             let read: usize = history.iter().chain([&said.as_str()]).map(|text| text.len()).sum();
             if said.starts_with("Write a summary") && read > 2_000 {
                 return TurnOutcome::Failed(Failure { kind: CONTEXT_TOO_LONG, ..failure() });
@@ -92,10 +92,10 @@ fn world() -> World {
     world_of(&Arc::new(Scribe(AtomicU8::new(SUMS_UP))), "")
 }
 
-/// What comes while something runs waits, each for itself, and nobody is told.
+/// Messages during a turn wait, each for its own turn and without a notice.
 const WAITS: &str = "session = { busy = \"queue\", merge_ms = 0, receipts = false }";
 
-/// Sessions of a person, the last used first.
+/// Returns the sessions of a person, the last used first.
 fn sessions(world: &World, who: &str) -> Vec<Value> {
     world.call("sessions.list", json!({ "sender": { "id": who } })).unwrap().as_array().unwrap().clone()
 }
@@ -104,7 +104,7 @@ fn titles(world: &World, who: &str) -> Vec<String> {
     sessions(world, who).iter().map(|row| row["title"].as_str().unwrap_or("-").to_owned()).collect()
 }
 
-/// Says something in a direct message and waits for what answers it.
+/// Sends a direct message and returns its answer.
 fn ask(world: &World, who: &str, text: &str) -> String {
     let chat = world.chat(who);
     let before = chat.heard().len();
@@ -116,7 +116,7 @@ fn group() -> Chat {
     Chat::new(ChatType::Group, "g")
 }
 
-/// The same in a group.
+/// Sends a group message and returns its answer.
 fn ask_in_group(world: &World, who: &str, text: &str) -> String {
     let heard = || {
         let sent = world.platform.sent();
@@ -130,7 +130,7 @@ fn ask_in_group(world: &World, who: &str, text: &str) -> String {
     world.until("the group is answered", || heard().get(before).cloned())
 }
 
-/// The text between the first two backquotes, without the command in it.
+/// Returns the text between the first two backquotes, without the command in it.
 fn named(words: &str) -> String {
     words.split('`').nth(1).unwrap().trim_start_matches("/resume ").to_owned()
 }
@@ -382,7 +382,7 @@ fn what_is_said_while_a_conversation_is_compressed_waits_and_goes_on_in_the_new_
     assert_eq!(ask(&world, "7", "/status").lines().last(), Some("- Now: working, 2 waiting"));
     assert!(ask(&world, "7", "/undo").starts_with("The agent is working"));
     world.crash();
-    // The order is still in the inbox, before what waits behind it.
+    // The order is still in the inbox, before the messages behind it.
     scribe.0.store(SUMS_UP, Ordering::Relaxed);
     world.start();
     let heard = world.chat("7").hears(7);

@@ -1,4 +1,4 @@
-//! What a chat sees of an answer while it grows, and what it sees at last.
+//! Growing answers: the view of the chat during and after the turn.
 
 use std::sync::Arc;
 
@@ -164,7 +164,7 @@ fn an_answer_whose_chat_moved_meanwhile_is_sent_anew_and_changes_no_message_ther
     world.chat("7").says("question");
     agent.says("one");
     sees(&world, &["one"]);
-    // One for an edit on the way, should there be time for it.
+    // One outcome for an intermediate edit, if there is time for it.
     for _ in 0..2 {
         world.platform.answers_edit(SendOutcome::migrated("8"));
     }
@@ -387,7 +387,7 @@ fn the_parts_of_an_answer_keep_their_order_over_a_crash_during_the_first() {
     world.chat("7").says("question");
     agent.says(&(1..=9).map(|n| format!("paragraph number {n} of the answer\n\n")).collect::<String>());
     agent.ends();
-    // The first is in flight.
+    // The first part is in flight.
     world.chat("7").hears(1);
     world.until("its parts are owed", || {
         let owed = world.block_on(world.host().store.owed(9)).unwrap();
@@ -703,14 +703,14 @@ fn a_turn_that_is_parked_without_a_link_is_left_as_it_is() {
     assert_eq!(world.platform.screen(), ["half"]);
 }
 
-/// The message that grows, as the store has it.
+/// Returns the growing message from the store.
 fn draft(world: &World) -> Option<crate::store::OwedDelivery> {
     let filter = crate::store::DeliveryFilter { state: Some(DeliveryState::Drafting), ..Default::default() };
     let mut drafts = world.block_on(world.host().store.deliveries(filter)).unwrap();
     drafts.pop().inspect(|draft| assert!(!matches!(draft.parts[0].state, PartState::Refused { .. })))
 }
 
-/// Waits until exactly this is on the screen.
+/// Waits until the screen shows exactly these texts.
 fn sees(world: &World, texts: &[&str]) {
     world.until(&format!("{texts:?}, not {:?}", world.platform.screen()), || {
         (world.platform.screen() == texts).then_some(())
@@ -725,7 +725,7 @@ fn paced(delivery: &str) -> (World, Agent) {
     with(json!({}), delivery)
 }
 
-/// A world whose adapter has this under `session`.
+/// Creates a world whose adapter has these keys under `session`.
 fn chosen(session: &str) -> (World, Agent) {
     let section = format!("access = {{ allowed_users = [\"7\"] }}\nsession = {{ {session} }}");
     started(Setting { section, ..setting(json!({}), "preview_interval_ms = 10\npreview_chars = 1") })
@@ -756,7 +756,7 @@ pub(super) fn started(setting: Setting) -> (World, Agent) {
     (World::with(Setting { runtime: Some(runtime), ..setting }), Agent { words })
 }
 
-/// The agent, as the test leads it.
+/// The agent, controlled by the test.
 pub(super) struct Agent {
     words: mpsc::UnboundedSender<Word>,
 }
@@ -784,7 +784,7 @@ impl Agent {
         self.tell(Word::Uses(tool.to_owned(), with.to_owned()));
     }
 
-    /// The turn ends with what was said.
+    /// Ends the turn with the text so far.
     pub(super) fn ends(&self) {
         self.tell(Word::Finishes(None));
     }
@@ -801,7 +801,7 @@ impl Agent {
         self.tell(Word::Panics);
     }
 
-    /// Returns once everything that was told has been said.
+    /// Returns once the agent has processed every instruction.
     fn waits(&self, world: &World) {
         let (reply, said) = tokio::sync::oneshot::channel();
         self.tell(Word::Answers(reply));
@@ -809,7 +809,7 @@ impl Agent {
     }
 }
 
-/// A runtime that does what the test tells it.
+/// A runtime that follows the instructions of the test.
 struct Told {
     words: Mutex<mpsc::UnboundedReceiver<Word>>,
 }
@@ -850,7 +850,7 @@ impl AgentRuntime for Told {
                         });
                     }
                     Word::Panics => panic!("a test wants it"),
-                    // The test waits for it.
+                    // The test waits for the reply.
                     Word::Answers(reply) => reply.send(()).unwrap(),
                 }
             }

@@ -1,4 +1,4 @@
-//! Where a text goes that nobody asked for.
+//! The targets of unrequested messages.
 
 use hermes_protocol::{Addressed, Chat, ChatType, EventKind, RefusalKind, method};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::targets::{Address, Destination, resolve};
 
 const OWNER: &str = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }";
 
-/// A platform with these capabilities besides a limit, and this section.
+/// Creates a platform with these capabilities besides a limit, and this section.
 fn world(section: &str, more: Value) -> World {
     let mut capabilities = Setting::default().capabilities;
     capabilities.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -20,7 +20,7 @@ fn group(id: &str) -> Chat {
     Chat::new(ChatType::Group, id)
 }
 
-/// Says something in a group, to the agent.
+/// Sends a group message that is addressed to the agent.
 fn says_in_group(talk: &Talk<'_>, text: &str) {
     talk.gives(&talk.event(text).addressed(Addressed::new(true, false, false)));
 }
@@ -32,7 +32,7 @@ fn leads_to(world: &World, target: &str) -> Result<Chat, String> {
     }
 }
 
-/// Waits until the chats that spoke are written down.
+/// Waits until the chats with events are stored.
 fn known(world: &World, count: usize) -> Vec<String> {
     world.until("the chats are known", || {
         let known = world.block_on(world.host().store.known_chats("fake")).unwrap();

@@ -1,4 +1,4 @@
-//! Tasks from a chat's side: made in one conversation, ended in another, told where they were made.
+//! Tasks from the view of a chat: created in one conversation, ended in another, reported where they were created.
 
 mod runs;
 mod stops;
@@ -23,14 +23,14 @@ use super::world::{Setting, World};
 use crate::store::Viewer;
 use crate::tools::{Lent, ports};
 
-/// An agent that does with tasks what it is told to, and says what came of it.
+/// An agent that carries out requested operations on tasks, and reports the result.
 struct Clerk {
     ports: watch::Sender<Option<Ports>>,
     wishes: Mutex<VecDeque<TaskWish>>,
     heard: Mutex<Vec<(TurnContext, String)>>,
-    /// Commands in the background, and whose they are.
+    /// The background commands, with their sessions.
     left: Mutex<Vec<(SessionId, LeftRunning)>>,
-    /// What became of what it asked of people.
+    /// The answers to its questions.
     answers: Mutex<Vec<Answer>>,
 }
 
@@ -146,25 +146,25 @@ impl Office {
         office
     }
 
-    /// The tools reach the host of this life.
+    /// Connects the tools to the current run of the host.
     fn opens(&self) {
         let lent = Arc::new(Lent::default());
         lent.serve(self.world.host());
         self.clerk.ports.send_replace(Some(ports(&lent)));
     }
 
-    /// Somebody has the agent do something with a task; returns what it answers first.
+    /// Lets a sender request an operation on a task; returns the agent's first answer.
     fn act(&self, chat: &Chat, who: &str, wish: TaskWish) -> String {
         self.clerk.wishes.lock().unwrap().push_back(wish);
         let talk = self.world.talk(chat.clone(), who);
         let before = talk.heard().len();
         talk.says("act");
-        // What is told of an earlier task may come in between.
+        // A notice about an earlier task may arrive in between.
         let is_answer = |text: &String| !text.starts_with("Task `");
         self.world.until("an answer", || talk.heard().into_iter().skip(before).find(is_answer))
     }
 
-    /// Makes a task; returns its id.
+    /// Creates a task; returns its id.
     fn create(&self, chat: &Chat, who: &str, run: bool) -> String {
         let (title, body) = ("mend the roof".to_owned(), "before it rains".to_owned());
         let said = self.act(chat, who, TaskWish::Create { title, body, run, timeout: None });
@@ -220,14 +220,14 @@ fn what_is_ended_where_it_was_made_wakes_nobody_and_a_group_sees_only_its_own() 
     let dm = Chat::dm("7");
     let task = office.create(&dm, "7", false);
     office.complete(&thread(), "7", &task);
-    // A group sees only what was made in it.
+    // A group sees only the tasks that were created in it.
     office.world.settled();
     assert_eq!(office.state(&task), "ready");
     let other = office.act(&thread(), "7", TaskWish::Show { task: task.clone() });
     assert_eq!(other, format!("there is no such task \"{task}\""));
     let foreign = office.complete(&Chat::dm("8"), "8", &task);
     assert_eq!(foreign, format!("there is no such task \"{task}\""));
-    // Ended in the very conversation that made it: the chat is told, and nobody is woken.
+    // Ended in the conversation that created it: the chat gets a notice, and no session is woken.
     office.complete(&dm, "7", &task);
     let heard = office.world.chat("7").hears(3);
     assert!(heard[2].starts_with("Task `"), "{heard:?}");
@@ -325,7 +325,7 @@ fn a_burst_is_told_in_one_message_and_answered_in_one_turn() {
     let tasks: Vec<String> = (0..3).map(|_| office.create(&group, "7", false)).collect();
     office.world.settled();
     let before = office.heard().len();
-    // Completed by the host's own hand, all within a moment.
+    // The host completes all of them within a moment.
     for task in &tasks {
         let change = hermes_core::task::TaskChange::Completed { result: "done".to_owned() };
         let by = crate::tasks::act::By { viewer: Viewer::Person("fake:7".to_owned()), key: None, session: None };

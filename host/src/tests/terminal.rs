@@ -1,4 +1,4 @@
-//! Terminals behind the link: frames in, frames out, and nobody there.
+//! Terminals over their link: frames in and frames out, without a user.
 
 use hermes_adapter_abi::status;
 use hermes_core::ids::SessionId;
@@ -186,7 +186,7 @@ fn a_terminal_whose_frames_do_not_add_up_loses_its_seat_and_nothing_else() {
     for hostile in [&b"GET / HTTP/1.1"[..], &[0xff; 32][..], &[15, 0, 0, 0, 1][..], &[0, 0, 0, 0][..]] {
         let mut bad = Terminal::attach(&world, SeatFor::Conversation);
         world.block_on(async {
-            // It may have been cut off by then.
+            // The link may be closed by then.
             let _ = bad.writer.write_all(hostile).await;
             let _ = bad.writer.shutdown().await;
             while frame::read_async(&mut bad.reader).await.is_ok() {}
@@ -200,20 +200,19 @@ fn a_terminal_whose_frames_do_not_add_up_loses_its_seat_and_nothing_else() {
     assert_eq!(good.delivered(inbox)["text"], "still here");
 }
 
-/// One terminal, which takes whatever it is given.
-/// Somebody at a terminal.
+/// An open terminal, which accepts every frame.
 pub(super) struct Terminal<'w> {
     world: &'w World,
     reader: ReadHalf<DuplexStream>,
     writer: WriteHalf<DuplexStream>,
     calls: u64,
     said: u64,
-    /// Payloads of the host's calls, in order.
+    /// The payloads of the host's calls, in order.
     pub(super) seen: Vec<Value>,
     replies: Vec<(u64, i32, Value)>,
 }
 
-/// How a test looks at what a terminal has seen.
+/// Queries on the frames that a terminal has received.
 trait Seen {
     fn event(&self, inbox: i64, kind: &str) -> Option<Value>;
     fn send(&self, text: &str) -> Option<Value>;
@@ -247,7 +246,7 @@ impl<'w> Terminal<'w> {
     pub(super) fn says(&mut self, text: &str) -> i64 {
         self.said += 1;
         let event = Event::message("x", Chat::dm("x"), Sender::default(), text);
-        // Another terminal's ids are its own.
+        // The ids of another terminal are different.
         let id = format!("{}-{}", getrandom::u32().unwrap(), self.said);
         self.emits(&event.with_message_id(id))
     }
@@ -287,7 +286,7 @@ impl<'w> Terminal<'w> {
         }
     }
 
-    /// Reads one frame and answers it; `false`: the host let the terminal go.
+    /// Reads one frame and answers it; `false`: the host closed the link.
     fn reads(&mut self) -> bool {
         let Ok(frame) = self.world.block_on(frame::read_async(&mut self.reader)) else { return false };
         let payload = serde_json::from_slice(&frame.payload).unwrap_or(Value::Null);

@@ -1,4 +1,4 @@
-//! What the host lends to the tools of its agent, and what becomes of their calls.
+//! The host services for the tools of its agent, and the results of their calls.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ use crate::chance::SystemChance;
 use crate::control::Rights;
 use crate::tools::{Lent, ports};
 
-/// Calls one tool that ends and one that does not; told what it did before, it answers.
+/// A runtime that calls one tool that ends and one that does not; with the history of these calls, it answers.
 struct Worker {
     ports: watch::Sender<Option<Ports>>,
     steps: Mutex<Vec<Message>>,
@@ -83,7 +83,7 @@ fn lent(world: &World) -> Arc<Lent> {
     lent
 }
 
-/// Waits until the turn is in the middle of its second call.
+/// Waits until the turn is in its second call.
 fn is_in_the_middle(world: &World) {
     world.until("the second call is written", || {
         (world.block_on(world.host().store.calls_of(TurnId(1))).unwrap().len() == 2).then_some(())
@@ -138,7 +138,7 @@ fn a_turn_that_is_stopped_keeps_what_it_did_in_its_transcript() {
     assert_eq!(transcript[4].1, STOPPED_OUTCOME, "no restart did that");
 }
 
-/// The turn of a person in their own chat, or in one that several share.
+/// Returns the context of a turn of a person, in a private or a shared chat.
 fn turn_of(user: &str, owner: &str, session: Option<SessionId>) -> TurnContext {
     TurnContext {
         source: "fake".to_owned(),

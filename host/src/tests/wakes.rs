@@ -1,4 +1,4 @@
-//! Sessions that the host itself wakes: once, in one turn, where they are, and never lost.
+//! Wake-ups: delivered once, in one turn, in the current chat, and never lost.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -22,13 +22,13 @@ use crate::store::{Change, CommandTx, NewSession, RouteRow, WatchTold};
 use crate::tools::{Lent, ports};
 use crate::wakes::{WOKEN_IN_A_ROW_MAX, Wake, wake};
 
-/// Remembers what each turn heard, and answers how many turns there were; told to hang it does, and told to follow
-/// something it does that.
+/// A runtime that records the input of each turn and answers with the number of turns; on request it hangs, or starts
+/// to follow background work.
 struct Listener {
     heard: Mutex<Vec<(SessionId, String)>>,
     contexts: Mutex<Vec<TurnContext>>,
     ports: watch::Sender<Option<Ports>>,
-    /// What it takes up in the next life of the host.
+    /// The work that it takes over in the next run of the host.
     takes_up: Mutex<BTreeSet<String>>,
 }
 
@@ -77,12 +77,12 @@ impl AgentRuntime for Listener {
 }
 
 impl Listener {
-    /// What each turn heard so far.
+    /// Returns the input of each turn so far.
     fn heard(&self) -> Vec<String> {
         self.heard.lock().unwrap().iter().map(|(_, said)| said.clone()).collect()
     }
 
-    /// What the last turn was told of where it is.
+    /// Returns the context of the last turn.
     fn context(&self) -> TurnContext {
         self.contexts.lock().unwrap().last().unwrap().clone()
     }
@@ -92,7 +92,7 @@ impl Listener {
     }
 }
 
-/// A world in which 7 has said hello, and what answers.
+/// Creates a world in which 7 has sent a message, with its runtime.
 fn world() -> (World, Arc<Listener>, SessionId) {
     world_with(Setting::default())
 }
@@ -113,7 +113,7 @@ fn world_with(setting: Setting) -> (World, Arc<Listener>, SessionId) {
     (world, listener, session)
 }
 
-/// Lends what this life of the host has.
+/// Returns the ports of the current run of the host.
 fn lend(world: &World, listener: &Listener) -> Ports {
     let lent = Arc::new(Lent::default());
     lent.serve(world.host());
@@ -122,7 +122,7 @@ fn lend(world: &World, listener: &Listener) -> Ports {
     lent
 }
 
-/// 7 has the agent follow something.
+/// Lets 7 have the agent follow background work.
 fn follows(world: &World, id: &str) {
     let before = world.chat("7").heard().len();
     world.chat("7").says(&format!("follow {id}"));
@@ -151,7 +151,7 @@ fn wakes(world: &World, id: &str, session: &SessionId) -> bool {
     world.block_on(wake(world.host(), news(id, session))).unwrap()
 }
 
-/// Returns once the dispatcher has seen everything that was said to it.
+/// Returns once the dispatcher has processed every earlier event.
 fn is_seen(world: &World) {
     world.block_on(async {
         let (reply, seen) = oneshot::channel();
@@ -377,7 +377,7 @@ fn a_session_that_was_woken_again_and_again_waits_for_a_person() {
         world.settled();
     }
     assert_eq!(listener.heard().len(), 1 + max);
-    // How often it was is known to the next life of the host.
+    // The next run of the host knows the number of wake-ups.
     world.crash();
     world.start();
     assert!(wakes(&world, "b", &session));

@@ -37,13 +37,13 @@ use crate::recovery;
 use crate::services::Services;
 use crate::store::{Accepted, NewInbox, Store};
 
-/// How long anything may take before a test gives up.
+/// Timeout of every wait of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a test looks again.
+/// The interval between two checks of a test.
 const POLL: Duration = Duration::from_millis(2);
 
-/// What a test can say about the world before it begins.
+/// The configuration of a world.
 pub struct Setting {
     /// Lines of `[adapter.fake]`.
     pub section: String,
@@ -53,9 +53,9 @@ pub struct Setting {
     pub more: String,
     /// Capabilities of the platform.
     pub capabilities: Value,
-    /// Who answers, where it is not echo with its test words.
+    /// The runtime, if it is not echo with its test words.
     pub runtime: Option<Arc<dyn AgentRuntime>>,
-    /// Whether time stands still unless the test lets it pass.
+    /// Whether only the test advances the time.
     pub clock_stands: bool,
 }
 
@@ -72,18 +72,18 @@ impl Default for Setting {
     }
 }
 
-/// One host on one home, with one platform.
+/// One host with one home folder and one platform.
 pub struct World {
     home: tempfile::TempDir,
     setting: Setting,
-    /// The platform outlives the host.
+    /// The platform outlives a run of the host.
     pub platform: Arc<Platform>,
     life: Option<Life>,
     events: AtomicU64,
     clock: Arc<Ahead>,
 }
 
-/// The system's clock, and how much further a test has put it; or one that only a test moves.
+/// The system's clock plus the time by which a test has advanced it; or a clock that only a test moves.
 struct Ahead {
     by: watch::Sender<Duration>,
     stands_at: Option<(Instant, i64)>,
@@ -136,12 +136,12 @@ struct Life {
 }
 
 impl World {
-    /// A world in which everything works.
+    /// Creates a world without faults.
     pub fn new() -> Self {
         Self::with(Setting::default())
     }
 
-    /// A world as the test wants it.
+    /// Creates a world with this setting.
     pub fn with(setting: Setting) -> Self {
         let clock = Arc::new(Ahead::new(setting.clock_stands));
         let mut world = Self {
@@ -156,12 +156,12 @@ impl World {
         world
     }
 
-    /// Starts a host on what the last one left.
+    /// Starts a host on the state of the last one.
     pub fn start(&mut self) {
         self.start_with(true);
     }
 
-    /// Starts a host whose platform may be away.
+    /// Starts a host whose platform may be offline.
     pub fn start_with(&mut self, online: bool) {
         assert!(self.life.is_none());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -170,18 +170,18 @@ impl World {
         self.life = Some(Life { runtime, host, services, handle, terminals });
     }
 
-    /// What the section of the platform says when the next host starts.
+    /// Sets the section of the platform for the next host.
     pub fn set_section(&mut self, section: &str) {
         section.clone_into(&mut self.setting.section);
     }
 
-    /// The host dies where it stands.
+    /// Crashes the host.
     pub fn crash(&mut self) {
         let life = self.life.take().unwrap();
         life.runtime.shutdown_background();
     }
 
-    /// The host ends as asked.
+    /// Ends the host as requested.
     pub fn stop(&mut self) {
         let life = self.life.take().unwrap();
         life.runtime.block_on(async {
@@ -196,12 +196,12 @@ impl World {
         life.runtime.shutdown_background();
     }
 
-    /// The host ends as asked although turns still run: they are left to its next life.
+    /// Ends the host as requested while turns run, which are left to its next run.
     pub fn parks(&mut self) {
         let life = self.life.take().unwrap();
         life.runtime.block_on(async {
             life.host.draining.cancel();
-            // Nobody waits for this one: the turn that runs does not let it end.
+            // Nothing waits for this reply: the running turn keeps its lane open.
             let (done, _) = oneshot::channel();
             life.host.tell(HostEvent::control(Control::DrainLanes(done))).await;
             let (done, drained) = oneshot::channel();
@@ -216,74 +216,72 @@ impl World {
         life.runtime.shutdown_background();
     }
 
-    /// Time passes, without anybody waiting for it.
+    /// Advances the time without a wait.
     pub fn passes(&self, time: Duration) {
         self.clock.by.send_modify(|by| *by += time);
     }
 
-    /// The minute comes at which the host looks for what has expired.
+    /// Triggers the sweep of every minute.
     pub fn sweeps(&self) {
         self.block_on(self.host().tell(HostEvent::Due(Due::Sweep)));
     }
 
-    /// The platform's link is cut or mended.
+    /// Cuts or restores the platform's link.
     pub fn set_online(&self, online: bool) {
         self.life().handle.set_online(online);
     }
 
-    /// The home folder.
+    /// Returns the home folder.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// The host.
     pub fn host(&self) -> &Arc<Host> {
         &self.life().host
     }
 
-    /// The terminals of the host.
     pub fn terminals(&self) -> &Terminals {
         &self.life().terminals
     }
 
-    /// Lets something run beside the test, as long as the host does.
+    /// Runs a future in the background, as long as the host runs.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.life().runtime.spawn(work);
     }
 
-    /// Lets a call go on beside the test, and tells what came of it.
+    /// Runs a call in the background; returns its handle.
     pub fn beside<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         self.life().runtime.spawn(work)
     }
 
-    /// Runs something against the host.
+    /// Runs a future on the host's runtime.
     pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.life().runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("in time") })
     }
 
-    /// A direct message chat in which `who` writes.
+    /// Returns the direct chat of `who`.
     pub fn chat<'w>(&'w self, who: &str) -> Talk<'w> {
         Talk { world: self, chat: Chat::dm(who), sender: Sender::new(who) }
     }
 
-    /// A chat of any kind in which `who` writes.
+    /// Returns a chat of any kind in which `who` writes.
     pub fn talk<'w>(&'w self, chat: Chat, who: &str) -> Talk<'w> {
         Talk { world: self, chat, sender: Sender::new(who) }
     }
 
-    /// The adapter has a link, as its supervisor would say.
+    /// Reports a link of the adapter, as its supervisor would.
     pub fn is_ready(&self) {
         let ready = AdapterEvent::Ready { instance: Arc::from("fake") };
         self.block_on(self.host().tell(HostEvent::Adapter(ready)));
     }
 
-    /// What arrived in a direct message chat, also while no host runs.
+    /// Returns the texts of a direct chat, also while no host runs.
     pub fn chat_heard(&self, who: &str) -> Vec<String> {
         let chat = Chat::dm(who);
         self.platform.sent().into_iter().filter(|sent| sent.chat == chat).map(|sent| sent.text).collect()
     }
 
-    /// The next event's number.
+    /// Returns the number of the next event.
     fn number(&self) -> u64 {
         self.events.fetch_add(1, Ordering::Relaxed)
     }
@@ -307,7 +305,7 @@ impl World {
         life.services.call(&life.handle, "emit", serde_json::to_vec(event).unwrap())
     }
 
-    /// Waits until nothing waits anywhere.
+    /// Waits until all work is settled.
     pub fn settled(&self) {
         self.until("everything is settled", || {
             let counts = self.block_on(self.host().store.counts()).unwrap();
@@ -315,7 +313,7 @@ impl World {
         });
     }
 
-    /// Waits for something that comes about without a signal of its own.
+    /// Waits for a condition that has no signal of its own.
     pub fn until<T>(&self, what: &str, mut check: impl FnMut() -> Option<T>) -> T {
         let until = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -383,7 +381,7 @@ async fn begin(
     (host, services, handle, terminals)
 }
 
-/// What one person sees of one chat.
+/// One person in one chat.
 pub struct Talk<'w> {
     world: &'w World,
     chat: Chat,
@@ -391,7 +389,7 @@ pub struct Talk<'w> {
 }
 
 impl Talk<'_> {
-    /// The event of saying something, not yet said.
+    /// Returns the event of a message, not yet sent.
     pub fn event(&self, text: &str) -> Event {
         let number = self.world.number();
         Event::message(format!("m:{}:{number}", self.chat.id), self.chat.clone(), self.sender.clone(), text)
@@ -399,22 +397,22 @@ impl Talk<'_> {
             .with_message_id(number.to_string())
     }
 
-    /// Says something; returns once the host has it.
+    /// Sends a message; returns once the host has committed it.
     pub fn says(&self, text: &str) -> Emitted {
         self.gives(&self.event(text))
     }
 
-    /// Hands over an event that was made before.
+    /// Sends an event that was created before.
     pub fn gives(&self, event: &Event) -> Emitted {
         serde_json::from_slice(&self.world.block_on(self.world.give(event)).unwrap()).unwrap()
     }
 
-    /// Says something that is committed and that the host does not hear of before it dies.
+    /// Commits a message that the host does not process before it crashes.
     pub fn is_cut_off_saying(&self, text: &str) -> InboxId {
         self.is_cut_off_giving(&self.event(text))
     }
 
-    /// The same of an event that was made before.
+    /// Commits such an event that was created before.
     pub fn is_cut_off_giving(&self, event: &Event) -> InboxId {
         let new = NewInbox {
             instance: "fake".to_owned(),
@@ -429,7 +427,7 @@ impl Talk<'_> {
         }
     }
 
-    /// What arrived here so far.
+    /// Returns the texts that arrived here so far.
     pub fn heard(&self) -> Vec<String> {
         self.world.platform.sent().into_iter().filter(|sent| sent.chat == self.chat).map(|sent| sent.text).collect()
     }
@@ -449,33 +447,33 @@ impl Talk<'_> {
     }
 }
 
-/// A platform that does what the test says and remembers everything.
+/// A platform that acts as the test requires and records every call.
 pub struct Platform {
     sent: Mutex<Vec<Outgoing>>,
     stream: Mutex<Vec<TurnEvent>>,
     typing: Mutex<Vec<bool>>,
     edits: Mutex<Vec<EditCall>>,
     drafts: Mutex<Vec<String>>,
-    /// What each message says, in the order in which they were sent.
+    /// The text of each message, in the order of the sends.
     screen: Mutex<Vec<(String, String)>>,
     outcomes: Mutex<VecDeque<Option<SendOutcome>>>,
     edit_outcomes: Mutex<VecDeque<Option<SendOutcome>>>,
     takes_no_drafts: AtomicBool,
     takes_no_reactions: AtomicBool,
-    /// The wait that typing signs are answered with, in milliseconds.
+    /// The wait in the answer to typing signs, in milliseconds.
     limits_hints: AtomicU64,
-    /// How many of the next sends are held, and those that are.
+    /// The number of next sends whose receipt is held, and the held ones.
     holds: AtomicU64,
     held: Mutex<Vec<oneshot::Sender<Answer>>>,
-    /// The methods whose next call is held, and the calls that are, in order.
+    /// The methods whose next call is held, and the held calls, in order.
     holds_other: Mutex<Vec<String>>,
     held_other: Mutex<VecDeque<oneshot::Sender<Answer>>>,
     lookup: Mutex<Option<LookupReply>>,
-    /// What other methods answer, by their name; `{}` otherwise.
+    /// The answers of other methods, by their name; `{}` otherwise.
     others: Mutex<BTreeMap<String, Value>>,
     /// Every call of another method, with its payload.
     asked: Mutex<Vec<(String, Value)>>,
-    /// Changes with everything that happens.
+    /// Changes with every call.
     news: watch::Sender<u64>,
 }
 
@@ -506,82 +504,82 @@ impl Default for Platform {
 }
 
 impl Platform {
-    /// The next send ends so.
+    /// Sets the outcome of the next send.
     pub fn answers(&self, outcome: SendOutcome) {
         self.outcomes.lock().unwrap().push_back(Some(outcome));
     }
 
-    /// The next send ends so, too.
+    /// Lets the next send be refused.
     pub fn refuses(&self, kind: RefusalKind) {
         self.answers(SendOutcome::refused(kind, "no"));
     }
 
-    /// The next edit ends so.
+    /// Sets the outcome of the next edit.
     pub fn answers_edit(&self, outcome: SendOutcome) {
         self.edit_outcomes.lock().unwrap().push_back(Some(outcome));
     }
 
-    /// The next edit never ends.
+    /// Lets the next edit hang.
     pub fn hangs_in_edit(&self) {
         self.edit_outcomes.lock().unwrap().push_back(None);
     }
 
-    /// No draft is taken from here on.
+    /// Refuses drafts from here on.
     pub fn takes_no_drafts(&self) {
         self.takes_no_drafts.store(true, Ordering::Relaxed);
     }
 
-    /// No reaction is taken from here on.
+    /// Refuses reactions from here on.
     pub fn takes_no_reactions(&self) {
         self.takes_no_reactions.store(true, Ordering::Relaxed);
     }
 
-    /// Typing signs are limited from here on.
+    /// Limits typing signs from here on.
     pub fn limits_hints(&self, wait_ms: u64) {
         self.limits_hints.store(wait_ms, Ordering::Relaxed);
     }
 
-    /// A message that arrived although nobody was told so.
+    /// Shows a message that arrived without a receipt.
     pub fn shows(&self, id: &str, text: &str) {
         self.screen.lock().unwrap().push((id.to_owned(), text.to_owned()));
     }
 
-    /// Every edit that was asked for.
+    /// Returns every requested edit.
     pub fn edits(&self) -> Vec<EditCall> {
         self.edits.lock().unwrap().clone()
     }
 
-    /// Every draft that was shown.
+    /// Returns every draft that was shown.
     pub fn drafts(&self) -> Vec<String> {
         self.drafts.lock().unwrap().clone()
     }
 
-    /// What people see: each message as it is after its edits.
+    /// Returns the visible texts: each message with its edits.
     pub fn screen(&self) -> Vec<String> {
         self.screen.lock().unwrap().iter().map(|(_, text)| text.clone()).collect()
     }
 
-    /// The next send never ends.
+    /// Lets the next send hang.
     pub fn hangs(&self) {
         self.outcomes.lock().unwrap().push_back(None);
     }
 
-    /// The next send arrives at once, and its receipt only when the test says so.
+    /// Lets the next send arrive at once, with a receipt that the test releases.
     pub fn holds_receipt(&self) {
         self.holds.store(1, Ordering::Relaxed);
     }
 
-    /// The receipts that were held come.
+    /// Releases the held receipts.
     pub fn gives_receipts(&self) {
         for held in self.held.lock().unwrap().drain(..) {
-            // A host that ended does not wait for it.
+            // A host that has ended does not wait for it.
             let number = self.screen.lock().unwrap().last().map(|(id, _)| id.clone()).unwrap();
             let receipt = json!(SendOutcome::delivered(number, 1)).to_string().into_bytes();
             let _ = held.send(Answer { status: status::OK, payload: receipt });
         }
     }
 
-    /// The next call of a method that is no send gets no answer before [`Platform::gives_held`].
+    /// Holds the next call of another method until [`Platform::gives_held`].
     pub fn holds_next(&self, method: &str) {
         self.holds_other.lock().unwrap().push(method.to_owned());
     }
@@ -589,7 +587,7 @@ impl Platform {
     /// Answers the call that was held for the longest.
     pub fn gives_held(&self, answer: &Value) {
         let held = self.held_other.lock().unwrap().pop_front().expect("a call is held");
-        // A host that ended does not wait for it.
+        // A host that has ended does not wait for it.
         let _ = held.send(Answer { status: status::OK, payload: answer.to_string().into_bytes() });
     }
 
@@ -602,32 +600,32 @@ impl Platform {
         Some(answer)
     }
 
-    /// Look-ups are answered so.
+    /// Sets the answer of look-ups.
     pub fn knows(&self, reply: LookupReply) {
         *self.lookup.lock().unwrap() = Some(reply);
     }
 
-    /// Calls of another method are answered so from now on.
+    /// Sets the answer of another method from now on.
     pub fn answers_to(&self, method: &str, answer: Value) {
         self.others.lock().unwrap().insert(method.to_owned(), answer);
     }
 
-    /// The payloads of every call of another method.
+    /// Returns the payloads of every call of another method.
     pub fn asked(&self, method: &str) -> Vec<Value> {
         self.asked.lock().unwrap().iter().filter(|(one, _)| one == method).map(|(_, payload)| payload.clone()).collect()
     }
 
-    /// Every part that was sent.
+    /// Returns every part that was sent.
     pub fn sent(&self) -> Vec<Outgoing> {
         self.sent.lock().unwrap().clone()
     }
 
-    /// Every event of native streams.
+    /// Returns every event of native streams.
     pub fn stream(&self) -> Vec<TurnEvent> {
         self.stream.lock().unwrap().clone()
     }
 
-    /// Every typing sign, on and off.
+    /// Returns every typing sign, on and off.
     pub fn typing(&self) -> Vec<bool> {
         self.typing.lock().unwrap().clone()
     }
@@ -698,12 +696,12 @@ impl Platform {
     }
 }
 
-/// The link of one life of the host to the platform.
+/// The link of one run of the host to the platform.
 struct Link(Arc<Platform>);
 
 impl AdapterLink for Link {
     fn call(&self, method: &str, payload: Vec<u8>) -> PendingCall {
-        // It is held before the test can see that it was asked.
+        // The call is held before the test can see it.
         let held = self.0.is_held(method);
         let answer = self.0.answer(method, &payload);
         self.0.happened();
@@ -723,7 +721,7 @@ impl AdapterLink for Link {
                 PendingCall::answered(Answer { status: status::ERR, payload: serde_json::to_vec(&error).unwrap() })
             }
             None => {
-                // The call stays open for as long as somebody waits for it.
+                // The call stays open as long as the host waits for it.
                 let (keep, never) = oneshot::channel();
                 PendingCall::new(1, never, move |_| drop(keep))
             }
@@ -751,7 +749,7 @@ impl AdapterLink for Link {
     }
 }
 
-/// A runtime that hears nothing, not even that it should stop.
+/// A runtime that ignores everything, also a stop.
 pub struct Deaf;
 
 impl AgentRuntime for Deaf {

@@ -1,4 +1,4 @@
-//! Tasks that the host does by itself, and what takes them from it.
+//! Tasks that the host does by itself, and the ways to end them.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::store::{NewTask, Seat, TaskKind};
 use crate::wakes::{self, Wake};
 
-/// The turns that run for the person of these tests.
+/// Returns the number of running turns of the person of these tests.
 fn turns_of_seven(office: &Office) -> usize {
     office.world.host().working.of(Some("fake:7")).len()
 }
@@ -19,7 +19,7 @@ fn operator() -> crate::tasks::act::By {
     crate::tasks::act::By { viewer: Viewer::Operator, key: None, session: None }
 }
 
-/// Lets the host do what never ends.
+/// Starts a task of the host that never ends.
 fn run(office: &Office, title: &str) -> String {
     let before = office.heard().len();
     let task = office.act(&Chat::dm("7"), "7", wish(title)).split(' ').next().unwrap().to_owned();
@@ -184,7 +184,7 @@ fn a_host_that_rests_begins_no_run_and_one_that_waited_is_done_by_the_host_and_n
     let lent = office.clerk.ports.borrow().clone().unwrap();
     let refused = office.world.block_on(lent.tasks.act(&maker, wish("count"))).unwrap_err();
     assert!(refused.contains("draining"), "{refused}");
-    // Written at the last moment.
+    // A task that is stored just before the restart.
     let sender = hermes_protocol::Sender::new("7");
     let event = hermes_protocol::Event::message("task:twaits", dm.clone(), sender.clone(), "count");
     let row = crate::store::NewInbox {

@@ -1,4 +1,4 @@
-//! Who is reached by a stop, and who hears of it, whichever way it comes.
+//! The effects of every way to stop work: the stopped work, and the notices.
 
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +12,7 @@ struct Helper {
 }
 
 impl Office {
-    /// Lets a turn hand something on and end.
+    /// Lets a turn delegate a task and end.
     fn hands_on(&self, chat: &Chat, who: &str, what: &str) -> Helper {
         let talk = self.world.talk(chat.clone(), who);
         let before = talk.heard().len();
@@ -35,13 +35,13 @@ impl Office {
         self.clerk.ports.borrow().clone().unwrap()
     }
 
-    /// Whether what came of it is still to be told.
+    /// Ends a helper; returns whether its result still has to be reported.
     fn is_over(&self, helper: &Helper, end: Result<&str, &str>) -> bool {
         let end = end.map(str::to_owned).map_err(str::to_owned);
         self.world.block_on(self.lent().tasks.ended(&helper.task, end))
     }
 
-    /// What the agent was woken with.
+    /// Returns the wake-ups of the agent.
     fn woken(&self) -> Vec<String> {
         let all = self.heard().into_iter().map(|(_, said)| said);
         all.filter(|said| said.contains("From the host, said by nobody")).collect()
@@ -65,7 +65,7 @@ fn operator() -> By {
     By { viewer: Viewer::Operator, key: None, session: None }
 }
 
-/// The roads by which something is stopped, and whether they lead from its own conversation.
+/// The ways to stop work, including whether they start in its own conversation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Road {
     Command,
@@ -82,7 +82,7 @@ impl Road {
         matches!(self, Self::Command | Self::Tool)
     }
 
-    /// Stops what has this name on the road.
+    /// Stops the work of this name in this way.
     fn stops(self, office: &Office, name: &str) {
         let chat = if self.is_its_own_conversation() { Chat::dm("7") } else { elsewhere() };
         match self {
