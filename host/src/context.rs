@@ -64,13 +64,13 @@ pub struct Heard {
     pub owner: Option<String>,
     /// The session key, printed.
     pub key: String,
-    /// Whether several people may speak in this session.
+    /// True if several people may speak in this session.
     pub several: bool,
     /// The input of the turn, if it differs from the event's own text.
     pub input: Option<Vec<Message>>,
     /// The effect on a running turn.
     pub urge: Urge,
-    /// Whether the turn runs in the background, in a session of its own.
+    /// True if the turn runs in the background, in a session of its own.
     pub aside: bool,
 }
 

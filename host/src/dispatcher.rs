@@ -108,7 +108,7 @@ pub struct Dispatcher {
     rates: Rates,
     /// Chats in which bots talk to the agent.
     bots: BotLoops,
-    /// Whether the inbox holds an event that waits to wake a session.
+    /// True if the inbox holds an event that waits to wake a session.
     wakes_wait: bool,
     lanes_drained: Option<oneshot::Sender<()>>,
     outbox_drained: Option<oneshot::Sender<()>>,
@@ -320,7 +320,7 @@ impl Dispatcher {
         match admitted {
             Ok(event) => {
                 self.revive(&instance, &event.get().chat);
-                // Nobody writes to a chat that receives nothing more.
+                // A chat that receives no further messages is not stored.
                 if event.get().deliver.as_ref().is_none_or(|deliver| !deliver.ends && !deliver.as_is) {
                     self.saw(&instance, &event.get().chat);
                 }

@@ -21,7 +21,7 @@ use crate::tasks::RunTask;
 pub enum HostEvent {
     /// An event of an adapter is committed.
     Inbound(Inbound),
-    /// An event of a stranger came in and is not committed.
+    /// An event of an unknown sender arrived and is not committed.
     Stray(Stray),
     /// An authorized caller requests an operation of the host.
     Control(Box<Control>),
@@ -72,7 +72,7 @@ pub struct Woken {
     pub input: Vec<Message>,
 }
 
-/// An event as the inbox holds it, on its way to a session.
+/// An event as the inbox holds it, for its session.
 #[derive(Debug)]
 pub struct Inbound {
     /// The row of the event.
@@ -87,14 +87,14 @@ pub struct Inbound {
     pub permit: Permit,
 }
 
-/// An event of a stranger that the inbox does not hold.
+/// An event of an unknown sender that the inbox does not hold.
 #[derive(Debug)]
 pub struct Stray {
-    /// The instance it came through.
+    /// The instance of the event.
     pub instance: Arc<str>,
     /// The event.
     pub event: Box<Event>,
-    /// Gets the event back where it leads to something and has to be kept.
+    /// Receives the event if it changes something or is answered, so that it has to be kept.
     pub verdict: oneshot::Sender<Option<Box<Event>>>,
 }
 
@@ -340,7 +340,7 @@ pub struct Opening {
 pub struct Asking {
     /// The question.
     pub question: Question,
-    /// Whether its requester cannot answer it, so that an admin has to.
+    /// True if its requester cannot answer it, so that an admin has to.
     pub elsewhere: bool,
     /// Receives the opened question; `None`: nobody can answer it.
     pub reply: oneshot::Sender<Option<Question>>,
@@ -364,7 +364,7 @@ pub struct Rebind {
 pub struct Rebound {
     /// The new routes; none if the chat led elsewhere already.
     pub routes: Vec<RouteRow>,
-    /// Whether other chats still lead to the former session.
+    /// True if other chats still lead to the former session.
     pub still_led_to: bool,
 }
 
@@ -401,7 +401,7 @@ pub enum TurnNews {
         session: SessionId,
         /// Messages taken so far.
         taken: u64,
-        /// Whether the session was never stored.
+        /// True if the session was never stored.
         unborn: bool,
     },
     /// A background turn is over.
@@ -504,7 +504,7 @@ pub struct LaneOver<K> {
     pub key: K,
     /// The number of the lane among all that were ever created.
     pub serial: u64,
-    /// Whether the task panicked.
+    /// True if the task panicked.
     pub broken: bool,
 }
 

@@ -74,7 +74,7 @@ pub struct Host {
     pub recovered: CancellationToken,
     /// Cancelled when the host takes no new events any more.
     pub draining: CancellationToken,
-    /// Whether the host takes no new events until the operator ends the drain.
+    /// True if the host takes no new events until the operator ends the drain.
     pub rests: AtomicBool,
     /// Cancelled when running turns are parked for the next run of the host.
     pub parking: CancellationToken,

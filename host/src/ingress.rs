@@ -7,8 +7,9 @@
 //! One task per instance accepts its events in the order of the calls, commits many of them at once, and forwards them
 //! in that order. A caller that disconnects changes nothing: a committed event is forwarded.
 //!
-//! Strangers cost no commit beyond a bound. Above it the dispatcher judges their event before it is written, in its
-//! order; it is written only where it leads to something. The others are acknowledged under [`NOT_KEPT`].
+//! Events of unknown senders cost no commit beyond a bound. Above it the dispatcher judges such an event before it is
+//! written, in its order; the event is written only if it changes something or is answered. The others are acknowledged
+//! under [`NOT_KEPT`].
 //!
 //! An adapter does not lose its link because the host cannot process an event at present. While the host drains, events
 //! are committed and wait in the inbox. While the database cannot be written, the acknowledgement waits. While the
@@ -49,11 +50,11 @@ const LEFT_BYTES_MAX: usize = 4 << 20;
 /// The unit of these counts, in bytes; a smaller event counts as one unit.
 const ROOM_UNIT_BYTES: usize = 1 << 10;
 
-/// Bytes of events of one instance that are committed at once, so that the large events of one instance delay nobody
-/// else's; a larger event is committed alone.
+/// Bytes of events of one instance that are committed at once, so that the large events of one instance do not delay
+/// other instances; a larger event is committed alone.
 const ACCEPTING_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes up to which an event of a stranger counts as one.
+/// Bytes up to which an event of an unknown sender counts as one.
 const STRANGER_EVENT_BYTES: usize = 16 << 10;
 
 /// The `inbox_id` of an event that the inbox does not hold; no row has it.
@@ -130,7 +131,7 @@ enum Room {
 enum Taken {
     /// A committed event.
     Written(Written),
-    /// An event of a stranger beyond the bound, which the dispatcher judges first.
+    /// An event of an unknown sender beyond the bound, which the dispatcher judges first.
     Stray(Box<Unwritten>),
 }
 
@@ -236,15 +237,15 @@ async fn take_all(
     }
 }
 
-/// The way in of one instance.
+/// The intake of one instance.
 struct Desk {
     host: Arc<Host>,
     instance: Arc<str>,
-    /// Room between the instance and the lanes, in events.
+    /// The slots between the instance and the lanes, in events.
     places: Arc<Semaphore>,
-    /// Room for the events of all instances.
+    /// The capacity for the events of all instances.
     shared: Arc<Semaphore>,
-    /// Events of strangers that are written without a judgement.
+    /// The events of unknown senders that are written without a judgement.
     strangers: Mutex<Allowance>,
 }
 
@@ -283,12 +284,12 @@ impl Tallies {
 struct Tally {
     /// Events since the last log line.
     untold: u64,
-    /// Time of the last log line.
+    /// Time of the last log line, in milliseconds since the Unix epoch.
     told_ms: Option<i64>,
 }
 
 impl Tally {
-    /// Counts one; returns how many there were since the last line, where a line is due.
+    /// Counts an event; returns the number since the last line if another line is due.
     fn due(&mut self, now_ms: i64) -> Option<u64> {
         self.untold += 1;
         if self.told_ms.is_some_and(|told| now_ms.abs_diff(told) < TOLD_EVERY_MS.unsigned_abs()) {
@@ -300,7 +301,7 @@ impl Tally {
 }
 
 impl Desk {
-    /// Commits one event, unless a judgement comes before.
+    /// Commits one event, unless the dispatcher has to judge it first.
     async fn accept(&self, payload: Vec<u8>, room: Room) -> Result<Taken, CallError> {
         let (host, instance) = (&self.host, &self.instance);
         let (event, text) = read(payload, host.live().config.limits.event_bytes_max)?;
@@ -322,7 +323,7 @@ impl Desk {
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
         let permit: Permit = place.zip(room).map(|(place, room)| Place { _place: place, _room: room });
         let received_ms = host.now_ms();
-        // Somebody waits for what becomes of an event that is no message of a chat platform: it has a row.
+        // A caller of another kind than a chat platform waits for the result, so its event gets a row.
         let is_judged = is_late && !is_call && self.is_strangers(&event) && !self.has_room_for_strangers(text.len());
         let new = NewInbox {
             instance: instance.to_string(),
@@ -395,7 +396,7 @@ impl Desk {
         Ok(emitted)
     }
 
-    /// Asks the dispatcher, which has heard what came before, whether an event has to be kept.
+    /// Asks the dispatcher, which has processed the earlier events, whether an event has to be kept.
     async fn judged(&self, unwritten: Unwritten) -> Result<Option<Unwritten>, CallError> {
         let Unwritten { new, event, waits, permit } = unwritten;
         let (verdict, judged) = oneshot::channel();

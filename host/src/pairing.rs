@@ -41,11 +41,11 @@ pub struct Pairing {
     code_ms: i64,
     /// Unknown senders that were logged.
     told: BTreeSet<(String, String)>,
-    /// Log lines about strangers.
+    /// The allowance of log lines about unknown senders.
     lines: Allowance,
 }
 
-/// Log lines about strangers that are written at once, and per second after that.
+/// Log lines about unknown senders: the burst, and the rate per second after it.
 const STRANGER_LINES_BURST: u32 = 32;
 const STRANGER_LINES_PER_S: u32 = 1;
 
@@ -247,7 +247,7 @@ impl Dispatcher {
         met
     }
 
-    /// Writes one log line for each stranger who gets no answer, within the bound of such lines.
+    /// Writes one log line for each unknown sender without a reply, within the allowance of such lines.
     fn tell_of_stranger(&mut self, instance: &str, denied: &Denied, why: &str) {
         let user: String = participant(&denied.event.sender).unwrap_or_default().chars().take(ID_CHARS_MAX).collect();
         let stranger = (instance.to_owned(), user);
@@ -428,7 +428,7 @@ async fn welcome_one(host: &Arc<Host>, newcomer: NewcomerRow) {
     let NewcomerRow { instance, hash, chat, first, wrote_again, granted_by } = newcomer;
     let first = first.filter(|_| granted_by.is_some());
     let notice = match granted_by.as_deref() {
-        // The answer to the invitation's code says it already.
+        // The answer to the invitation's code contains the notice already.
         Some(INVITATION) | None => None,
         // A reply has a longer deadline than a notice: the sender may get access while the host or the link is down.
         Some(_) => {

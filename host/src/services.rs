@@ -421,7 +421,7 @@ struct RenameSession {
     #[serde(flatten)]
     of: OneSession,
     title: String,
-    /// Whether a duplicate title gets a number; otherwise it is refused.
+    /// True if a duplicate title gets a number; otherwise it is refused.
     #[serde(default)]
     numbered: bool,
 }

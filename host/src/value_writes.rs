@@ -1,4 +1,4 @@
-//! Pace of the values that adapters keep.
+//! The rate limit of values that adapters keep.
 //!
 //! The writes of one instance run one at a time, so that a commit holds at most one of them and the flood of one
 //! instance delays nobody else. Beyond a burst an instance waits until its allowance of bytes is refilled; the wait is
@@ -17,13 +17,13 @@ use crate::clock::Clock;
 /// Bytes that a write counts in addition to its key and value: a page is written for the smallest one.
 const WRITE_BYTES: u32 = 256;
 
-/// The turns of all instances at writing their values.
+/// The write slots of all instances.
 pub(crate) struct ValueWrites {
     clock: Arc<dyn Clock>,
     instances: Mutex<BTreeMap<Arc<str>, Writes>>,
 }
 
-/// The allowance of one instance, held by the write whose turn it is.
+/// The allowance of one instance, held by the current write.
 type Writes = Arc<tokio::sync::Mutex<Allowance>>;
 
 impl ValueWrites {
@@ -31,7 +31,7 @@ impl ValueWrites {
         Self { clock, instances: Mutex::default() }
     }
 
-    /// Waits for the turn of a write of so many bytes, in the order of the calls. The turn ends with the guard.
+    /// Waits for the slot of a write of `bytes` bytes, in the order of the calls. The slot ends with the guard.
     pub(crate) async fn turn(&self, instance: &Arc<str>, bytes: usize) -> OwnedMutexGuard<Allowance> {
         let mut allowance = self.of(instance).lock_owned().await;
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(WRITE_BYTES);

@@ -28,7 +28,7 @@ pub struct Work {
     pub asked: String,
     /// Start time, in milliseconds since the Unix epoch.
     pub since_ms: i64,
-    /// Whether the turn runs in the background.
+    /// True if the turn runs in the background.
     pub aside: bool,
 }
 

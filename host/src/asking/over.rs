@@ -32,7 +32,7 @@ pub struct Over {
     pub session: Option<SessionId>,
     /// Its outcome.
     pub outcome: String,
-    /// Whether the outcome is sent as a message if the question's message cannot be edited.
+    /// True if the outcome is sent as a message if the question's message cannot be edited.
     pub says: bool,
     /// The event that answered the question, which this outcome answers.
     pub inbox: Option<InboxId>,
@@ -138,7 +138,7 @@ pub struct Stale {
     pub message: Option<String>,
     /// The id of the sender who pressed.
     pub by: String,
-    /// Whether the sender is notified if no button can be removed.
+    /// True if the sender is notified if no button can be removed.
     pub tells: bool,
     /// The event.
     pub inbox: InboxId,

@@ -96,7 +96,7 @@ impl Dispatcher {
         }
     }
 
-    /// `/stop`: stops the running turn. Background work continues, and the reply says so.
+    /// `/stop`: stops the running turn. Background work continues, and the reply mentions it.
     pub(super) fn stop(&mut self, asked: &Asked<'_>) -> Deed {
         let own = self.own(asked);
         let beside = [

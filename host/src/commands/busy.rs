@@ -18,7 +18,7 @@ pub(crate) struct ToAgent {
     pub(crate) words: String,
     /// The busy mode that the sender requests.
     pub(crate) urge: Urge,
-    /// Whether the turn runs in the background.
+    /// True if the turn runs in the background.
     pub(crate) aside: bool,
 }
 

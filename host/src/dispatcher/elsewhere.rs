@@ -16,7 +16,7 @@ impl Dispatcher {
         }
         let Arrived { id, instance, adapter, event, permit, .. } = arrived;
         let event = event.get();
-        // The event belongs to no session, because nobody has a conversation there.
+        // The event belongs to no session, because its chat is no conversation.
         let place = place(instance, adapter, event, SessionId(String::new()), id);
         let passed = PassedOn { inbox: id, place, text: event.text.clone(), permit };
         tokio::spawn(deliver::pass_on(Arc::clone(&self.host), passed));

@@ -33,7 +33,7 @@ struct Counter<T>(Mutex<Next<T>>);
 
 struct Next<T> {
     menu: Option<T>,
-    /// Whether a task sends menus.
+    /// True if a task sends menus.
     served: bool,
 }
 

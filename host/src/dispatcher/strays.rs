@@ -1,5 +1,6 @@
-//! Events of strangers beyond the bound of [`crate::ingress`]: the inbox holds one of them only where it leads to
-//! something. Everybody else's order stays, since an instance hands in nothing behind an event that is not judged.
+//! Events of unknown senders beyond the bound of [`crate::ingress`]: the inbox holds such an event only if it changes
+//! something or is answered. The order of other events stays, because an instance sends no event before the judgement
+//! of the previous one.
 
 use hermes_core::access::{Denial, Denied};
 use hermes_protocol::{Event, EventKind};
@@ -10,18 +11,18 @@ use crate::fetching;
 use crate::pairing::{self, Met};
 
 impl Dispatcher {
-    /// Answers whether an event has to be kept; one that has not is over with this.
+    /// Reports whether an event has to be kept; an event that is not kept is settled with this.
     pub(super) fn judge_stray(&mut self, stray: Stray) {
         let Stray { instance, event, verdict } = stray;
         let trust = trust_in(self.host.adapter(&instance).as_ref());
         let admitted = self.host.live().access.admit(&instance, *event, &self.grants, trust);
         let kept = match admitted {
-            // The sender was admitted by what came before.
+            // An earlier event admitted the sender.
             Ok(event) => Some(event.into_inner()),
             Err(denied) if self.leads_somewhere(&instance, &denied) => Some(denied.event),
             Err(denied) => self.send_away(&instance, *denied),
         };
-        // An adapter whose host ends hands the event in again.
+        // After the end of its host an adapter sends the event again.
         let _ = verdict.send(kept.map(Box::new));
     }
 
@@ -43,7 +44,7 @@ impl Dispatcher {
         }
     }
 
-    /// Meets a stranger who gets no answer. Returns the event if there is an answer after all.
+    /// Handles an unknown sender without a reply. Returns the event if there is a reply after all.
     fn send_away(&mut self, instance: &str, denied: Denied) -> Option<Event> {
         match self.meet(instance, &denied) {
             Met::Silence(_) => {

@@ -28,7 +28,7 @@ pub(super) struct Whereabouts {
     pub instance: Arc<str>,
     /// The session key, printed.
     pub key: String,
-    /// Whether several people may write there.
+    /// True if several people may write there.
     pub several: bool,
 }
 

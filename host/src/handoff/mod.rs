@@ -50,7 +50,7 @@ pub struct Lease {
     pub inbox: Option<InboxId>,
     /// The owner of the session, if known.
     pub owner: Option<String>,
-    /// Whether an earlier run of the host started the handoff: its adapter may still be starting.
+    /// True if an earlier run of the host started the handoff: its adapter may still be starting.
     pub is_left: bool,
 }
 

@@ -48,7 +48,7 @@ pub struct Compressing {
     until: Instant,
     /// Messages that it summarizes.
     messages: usize,
-    /// Whether the host started it because the conversation no longer fits: the chat was notified already and gets no
+    /// True if the host started it because the conversation no longer fits: the chat was notified already and gets no
     /// further notice.
     by_itself: bool,
 }

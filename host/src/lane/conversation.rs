@@ -27,9 +27,9 @@ pub struct Wish {
     pub owner: Option<String>,
     /// The stored key of the chat of the request.
     pub key: String,
-    /// Whether the requester may change a shared conversation of another owner.
+    /// True if the requester may change a shared conversation of another owner.
     pub is_staff: bool,
-    /// Whether several people share the conversation.
+    /// True if several people share the conversation.
     pub several: bool,
     /// The operation.
     pub kind: WishKind,

@@ -40,7 +40,7 @@ pub struct Draft {
     chars: usize,
     /// The message, once it is committed.
     message: Option<Arc<Growing>>,
-    /// Whether the lane has to be notified of new text.
+    /// True if the lane has to be notified of new text.
     tell: bool,
     /// Messages of this turn that are final.
     before: u32,

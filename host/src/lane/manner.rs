@@ -21,7 +21,7 @@ use crate::tool_log;
 pub struct Manner {
     /// The mode of tool progress.
     pub progress: ProgressMode,
-    /// Whether an answer ends with a footer.
+    /// True if an answer ends with a footer.
     pub footer: bool,
 }
 

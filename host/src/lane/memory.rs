@@ -27,7 +27,7 @@ pub struct Memory {
     summary: Option<String>,
     /// The rule that ended the previous conversation.
     anew: Option<&'static str>,
-    /// Whether the session is known to have a title.
+    /// True if the session is known to have a title.
     named: bool,
     /// Turns until the next attempt to compress a session that does not fit.
     patience: u32,

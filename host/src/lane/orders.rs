@@ -27,7 +27,7 @@ pub struct Order {
     pub act: Act,
     /// The changes, in one transaction with the reply.
     pub changes: Vec<Change>,
-    /// Whether it is carried out while a turn runs.
+    /// True if it is carried out while a turn runs.
     pub bypasses: bool,
 }
 

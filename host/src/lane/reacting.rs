@@ -47,7 +47,7 @@ struct Sign {
     message: SentMessage,
     clock: Arc<dyn Clock>,
     seen_at: Instant,
-    /// Whether an earlier run of the host may have set it.
+    /// True if an earlier run of the host may have set it.
     begun: bool,
     _room: OwnedSemaphorePermit,
 }

@@ -43,7 +43,7 @@ pub struct Original {
     pub messages: Vec<Arc<Message>>,
     /// The focus of the summary; may be empty.
     pub about: String,
-    /// Whether the conversation is known to be longer than the model's window.
+    /// True if the conversation is known to be longer than the model's window.
     pub outgrown: bool,
 }
 

@@ -51,9 +51,9 @@ pub enum FileText {
 pub struct Extracted {
     /// The text, or its beginning.
     pub text: String,
-    /// Whether the text is all that was extracted.
+    /// True if the text is all that was extracted.
     pub is_whole: bool,
-    /// Whether the whole text is saved beside the file, under its name and `.txt`.
+    /// True if the whole text is saved beside the file, under its name and `.txt`.
     pub is_saved: bool,
     /// A sentence about parts of the file that are missing in the text.
     pub gaps: Option<String>,

@@ -39,7 +39,7 @@ struct File {
     bytes: u64,
     since_ms: i64,
     is_written: bool,
-    /// Whether a stored event names the file.
+    /// True if a stored event names the file.
     is_named: bool,
 }
 
@@ -63,7 +63,7 @@ impl File {
 /// The result of the request for a new file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Begun {
-    /// Whether there is room for the file.
+    /// True if there is room for the file.
     pub has_room: bool,
     /// Removed files that no stored event names.
     pub gone: Vec<String>,

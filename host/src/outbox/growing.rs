@@ -54,7 +54,7 @@ struct Said {
     text: String,
     /// Characters ever written, including replaced ones.
     chars: usize,
-    /// Whether the lane was notified of unread text.
+    /// True if the lane was notified of unread text.
     told: bool,
 }
 

@@ -26,7 +26,7 @@ pub struct Job {
     pub doubted: Option<Trips>,
     /// The same counters at the first time that the next part was not sent because of its whole instance.
     pub blamed: Option<Trips>,
-    /// Whether the last attempt at the next part did not reach the platform.
+    /// True if the last attempt at the next part did not reach the platform.
     pub unreachable: bool,
     at: usize,
     holds: Arc<Holds>,

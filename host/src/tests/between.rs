@@ -1,4 +1,4 @@
-//! Events between two steps that belong together.
+//! Events that occur between two steps of one operation.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

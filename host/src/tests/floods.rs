@@ -1,4 +1,4 @@
-//! Floods: the cost of strangers, and of the values that an adapter keeps, for everybody else.
+//! Floods: the cost of unknown senders, and of the values that an adapter keeps, for other senders.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::ingress::NOT_KEPT;
 /// Messages of one flood.
 const FLOOD: usize = 10_000;
 
-/// Time stands still, so that no allowance is refilled; only an admin is admitted.
+/// Creates a world with an admin only, in which time stands still, so that no allowance is refilled.
 fn world() -> World {
     with("access = { admins = [\"1\"] }")
 }
@@ -29,7 +29,7 @@ fn inbox_id(emitted: Emitted) -> i64 {
     }
 }
 
-/// Uses up the allowance of strangers.
+/// Uses up the allowance of unknown senders.
 fn flooded(world: &World) {
     let stranger = world.talk(Chat::new(ChatType::Group, "-9"), "66");
     for _ in 0..STRANGER_BURST_EVENTS {
@@ -43,7 +43,7 @@ fn commits(world: &World) -> u64 {
     world.host().store.stats().commits
 }
 
-/// The codes that were offered in a chat.
+/// Returns the code that was offered in a chat.
 fn code(talk: &Talk<'_>) -> String {
     let heard = talk.heard().pop().unwrap();
     let words = heard.split(|c: char| !c.is_ascii_alphanumeric());
@@ -152,7 +152,7 @@ fn an_event_of_a_stranger_that_comes_again_is_acknowledged_again_and_later_ones_
     world.settled();
 }
 
-/// Uses up the allowance of strangers by direct messages of one.
+/// Uses up the allowance of unknown senders by direct messages of one.
 fn flooded_by(world: &World, who: &str) {
     while inbox_id(world.chat(who).says("buy now")) != NOT_KEPT {}
 }
@@ -178,7 +178,7 @@ fn a_flood_of_values_is_slowed_down_and_holds_up_nobody_else() {
     }
     let is_kept = |n: usize| !world.call("kv.get", json!({ "key": n.to_string() })).unwrap()["value"].is_null();
     let kept = || (0..calls).filter(|n| is_kept(*n)).count();
-    // Time stands still: not one more than the burst is ever written.
+    // Time stands still, so no event beyond the burst is ever written.
     world.until("the burst is written", || (kept() == most).then_some(()));
     world.chat("1").says("hello");
     assert_eq!(world.chat("1").hears(1), ["hello"]);

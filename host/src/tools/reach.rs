@@ -86,7 +86,7 @@ fn is_named(context: &TurnContext, person: Option<&str>, to: &Address) -> bool {
     person.is_some() && to.instance == context.source && !context.user_id.is_empty() && to.chat.id == context.user_id
 }
 
-/// Returns true if a conversation of the person goes on in this chat.
+/// Returns true if a conversation of the person continues in this chat.
 async fn is_of_person(host: &Host, person: Option<&str>, to: &Address) -> bool {
     let Some(person) = person else { return false };
     let (reply, led) = oneshot::channel();

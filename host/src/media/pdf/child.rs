@@ -91,7 +91,7 @@ struct Answer<W: Write> {
     /// Bytes that may still be written.
     left: usize,
     is_full: bool,
-    /// Whether the page has text.
+    /// True if the page has text.
     has_text: bool,
 }
 

@@ -94,7 +94,7 @@ pub struct NewcomerRow {
     pub chat: Chat,
     /// Key of the message for which the code was given, and the message, where it is kept.
     pub first: Option<(String, Event)>,
-    /// Whether the sender wrote again meanwhile.
+    /// True if the sender wrote again meanwhile.
     pub wrote_again: bool,
     /// Author of the grant; `None` if the grant was revoked since.
     pub granted_by: Option<String>,
