@@ -217,8 +217,8 @@ impl Dispatcher {
         }
     }
 
-    /// The first half of the path of an event: it is authorized, finds its session, and reaches the lane that guards
-    /// its turn.
+    /// Handles the first half of the path of an event: authorizes it, finds its session, and hands it to the lane that
+    /// guards the session's turn.
     fn handle_inbound(&mut self, inbound: Inbound) {
         let Some(arrived) = self.admit(inbound) else { return };
         if arrived.event.get().kind == EventKind::Choice {

@@ -23,7 +23,7 @@ pub struct Lanes<K, M> {
     by_key: BTreeMap<K, End<M>>,
     made: u64,
     alive: usize,
-    /// Tasks that ended since the last check.
+    /// Tasks that ended since `have_ended` last returned true.
     ended: usize,
 }
 

@@ -27,7 +27,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// The pace at which growing messages are shown.
+    /// Returns the pace at which growing messages are shown.
     pub fn pace(&self) -> PaceRule {
         let delivery = &self.config.delivery;
         let interval_ms = i64::try_from(delivery.preview_interval.as_millis()).unwrap_or(i64::MAX);

@@ -134,7 +134,7 @@ impl Pairing {
         }
     }
 
-    /// The codes that are open.
+    /// Returns the open codes.
     pub(crate) fn book(&self) -> &PairingBook {
         &self.book
     }
@@ -457,7 +457,7 @@ async fn welcome_one(host: &Arc<Host>, newcomer: NewcomerRow) {
     }
 }
 
-/// The notice to a sender who got access.
+/// Returns the notice to a sender who got access.
 fn let_in(first_is_kept: bool, wrote_again: bool) -> &'static str {
     match (first_is_kept, wrote_again) {
         (true, false) => "You have access now. I'll answer your first message next.",

@@ -110,7 +110,7 @@ mod tests {
         Limits::at(rule, now_ms).due(used_ms)
     }
 
-    /// Central Europe: the clock skips 2:00 to 3:00 in March and repeats it in October.
+    /// Returns the zone of Central Europe: the clock skips 2:00 to 3:00 in March and repeats it in October.
     fn europe() -> TimeZone {
         TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap()
     }

@@ -43,7 +43,7 @@ impl Refused {
         Self::new(ErrorKind::Refused, words)
     }
 
-    /// Another handoff of the session was requested meanwhile.
+    /// Creates the refusal for a handoff that a later request of the session has replaced.
     pub(super) fn overtaken(row: &HandoffRow) -> Self {
         Self::state(format!(
             "that handoff is over, and another one was asked for since; `hermes-host handoff show {}` says how it stands",

@@ -298,7 +298,8 @@ impl Lane {
         Box::pin(self.park()).await;
     }
 
-    /// The work is boxed: a waiting lane is a small task, so a host with many of them needs little memory.
+    /// Runs the lane's loop. The work is boxed: a waiting lane is a small task, so a host with many of them needs
+    /// little memory.
     async fn live(&mut self, mailbox: &mut mpsc::UnboundedReceiver<LaneMessage>, taken: &mut u64) {
         let host = Arc::clone(&self.host);
         let mut batch = Vec::new();

@@ -209,7 +209,7 @@ fn tidy(text: &str) -> String {
     tidy
 }
 
-/// The command of the child. The path of the running program stays valid if its file is replaced.
+/// Returns the command of the child. The path of the running program stays valid if its file is replaced.
 #[cfg(not(test))]
 fn command() -> Vec<OsString> {
     vec!["/proc/self/exe".into(), SUBCOMMAND.into()]

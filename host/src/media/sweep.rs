@@ -15,7 +15,7 @@ use crate::store::{Store, StoreError};
 /// Files of one folder that one sweep checks.
 const FILES_MAX: usize = 10_000;
 
-/// The age from which a file is checked, as a share of the retention.
+/// The divisor of the retention that gives the age from which a file is checked.
 const SHARE: u32 = 16;
 
 impl Media {

@@ -22,7 +22,7 @@ pub enum HintKind {
 }
 
 impl HintKind {
-    /// The average time between two hints of this kind in one chat.
+    /// Returns the average time between two hints of this kind in one chat.
     const fn interval(self) -> Duration {
         match self {
             Self::Typing => Duration::from_secs(4),

@@ -59,7 +59,7 @@ struct Said {
 }
 
 impl Growing {
-    /// The growing message `id`, of which `text` was written.
+    /// Creates the growing message `id`, of which `text` was written.
     pub fn new(id: DeliveryId, chat: Chat, purpose: Purpose, text: &str) -> Arc<Self> {
         let said = Said { text: cut(text), chars: text.chars().count(), told: false };
         Arc::new(Self { id, chat, purpose, said: Mutex::new(said) })

@@ -16,7 +16,7 @@ use super::budget::{HintBudget, HintKind};
 pub struct AllHolds(Mutex<BTreeMap<Arc<str>, Arc<Holds>>>);
 
 impl AllHolds {
-    /// The waits of one instance.
+    /// Returns the waits of one instance.
     pub fn of(&self, instance: &str) -> Arc<Holds> {
         let mut all = self.locked();
         if let Some(holds) = all.get(instance) {

@@ -8,7 +8,7 @@ use crate::plugins::AdapterHandle;
 use crate::render::{render, unit};
 use crate::store::{NewPart, OwedPart};
 
-/// A part that was too long although it kept the declared limit is split to this share of it.
+/// The divisor of the limit for a part that was too long although it kept the declared limit.
 const SHARE: u32 = 2;
 
 /// The smallest limit of a part.

@@ -18,7 +18,7 @@ const EXIT_USAGE: u8 = 2;
 /// The separator after a page.
 const BREAK: &[u8] = b"\n\n";
 
-/// The `text-runner` subcommand: `--parent PID`. It reads a file from the socket on its standard input and answers
+/// Runs the `text-runner` subcommand, `--parent PID`: reads a file from the socket on its standard input and answers
 /// with the text and a [`Report`].
 pub fn main() -> ExitCode {
     // A panic concerns only one page.
