@@ -20,7 +20,7 @@ pub struct Work {
     pub chat: Chat,
     /// The instance of the event that it answers.
     pub instance: Arc<str>,
-    /// That event.
+    /// The id of this event.
     pub inbox: InboxId,
     /// The owner of the request.
     pub owner: Option<String>,

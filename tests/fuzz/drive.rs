@@ -26,17 +26,17 @@ const HANG: Duration = Duration::from_secs(60);
 /// Inputs between two looks at the clock.
 const BATCH: u32 = 16;
 
-/// What to do.
+/// The options of a run.
 pub struct Run {
-    /// For how long, over all targets.
+    /// Duration over all targets.
     pub seconds: Duration,
-    /// Where the random numbers begin.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// One target instead of all.
     pub only: Option<String>,
 }
 
-/// What is being tried, for the one who watches.
+/// The input in progress, for the watchdog.
 #[derive(Default)]
 struct Trying {
     target: &'static str,

@@ -12,7 +12,7 @@ mod mutate;
 mod ring;
 mod targets;
 
-/// How long `cargo test` stays here.
+/// Duration within `cargo test`.
 const SECONDS_IN_TESTS: u64 = 7;
 
 fn main() -> std::process::ExitCode {

@@ -317,6 +317,50 @@ fn reads_field(source: &str, field: &str) -> bool {
     })
 }
 
+/// First words of a doc block without a concrete subject.
+const NO_SUBJECT: &[&str] = &[
+    "What",
+    "Who",
+    "Whom",
+    "Whose",
+    "Whoever",
+    "Whatever",
+    "How",
+    "However",
+    "Where",
+    "Wherever",
+    "Why",
+    "When",
+    "Whenever",
+    "Which",
+    "Whichever",
+    "Whether",
+    "That",
+    "Those",
+    "They",
+    "It",
+];
+
+#[test]
+fn every_doc_block_begins_with_a_noun_or_a_verb() {
+    let mut faults = Vec::new();
+    for (path, source) in rust_sources() {
+        let mut in_block = false;
+        for (number, line) in source.lines().enumerate() {
+            let line = line.trim_start();
+            let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+            if let (Some(text), false) = (doc, in_block) {
+                let first = text.trim_start().split([' ', ',', '\'']).next().unwrap_or_default();
+                if NO_SUBJECT.contains(&first) && !text.trim_end().ends_with('?') {
+                    faults.push(format!("{path}:{}:{text}", number + 1));
+                }
+            }
+            in_block = doc.is_some();
+        }
+    }
+    assert!(faults.is_empty(), "a doc block without a subject:\n{}", faults.join("\n"));
+}
+
 #[test]
 fn every_test_that_a_decision_names_exists() {
     let mut defined: BTreeSet<String> = BTreeSet::new();

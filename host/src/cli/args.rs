@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Sits between chat platforms and an AI agent: every platform an adapter, every reply delivered.
+/// Connects chat platforms with an AI agent: one adapter per platform, every reply delivered.
 #[derive(Debug, Parser)]
 #[command(
     name = "hermes-host",
@@ -30,41 +30,43 @@ pub struct Cli {
 pub(super) enum Command {
     /// Run the host in the foreground
     Run(RunArgs),
-    /// Talk to the agent in this terminal, or get one answer for a script
+    /// Talk to the agent in this terminal, or print one answer for a script
     ///
-    /// Attaches to the running host; without one it runs a host without adapters in this process, until `hermes-host
-    /// run` takes over. `/help` lists commands, Ctrl-C stops the agent, `/quit` or Ctrl-D leaves; a backslash or
-    /// Alt-Enter goes on in another line. With -m, or when the standard input is no terminal, only the answer is
-    /// printed, and the exit code says whether there is one.
+    /// Attaches to the running host. Without one, a host without adapters runs in this process until `hermes-host run`
+    /// takes over. `/help` lists the commands, Ctrl-C stops the agent, `/quit` or Ctrl-D leaves, and a backslash or
+    /// Alt-Enter continues the message in the next line. With -m, or if the standard input is no terminal, only the
+    /// answer is printed, and the exit code is 0 if there is one.
     Chat(ChatArgs),
-    /// Show the host, its adapters and its queues
+    /// Show the state of the host, its adapters and its queues
     Status {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Stop the host: running turns are finished first
+    /// Finish the running turns, then stop the host
     Stop,
-    /// Restart the host: running turns are finished first
+    /// Finish the running turns, then restart the host
     ///
-    /// A host that a service manager runs ends with 75 and is started again by that. Any other one starts itself again in
-    /// the same process, with the arguments of its `run`. A configuration that would not start is refused, and the host
-    /// goes on.
+    /// Under a service manager the host exits with 75, and the manager starts it again. Otherwise the host restarts in
+    /// the
+    /// same process, with the arguments of its `run`. If the configuration is invalid, the host keeps running and
+    /// reports
+    /// the problem.
     Restart,
-    /// Take no new events and finish what runs; the host stays up
+    /// Accept no new events and finish the running turns; the host keeps running
     Drain {
-        /// Take events again
+        /// Accept events again
         #[arg(long)]
         undo: bool,
     },
-    /// Read the configuration again
+    /// Apply the changed configuration
     Reload,
-    /// Deliver a text through the running host's outbox
+    /// Send a text through the outbox of the running host
     Send(SendArgs),
     /// Adapter libraries and instances
     #[command(subcommand)]
     Adapter(AdapterCommand),
-    /// Strangers who asked for access, and who got it
+    /// Access requests of unknown senders, and granted access
     #[command(subcommand)]
     Pairing(PairingCommand),
     /// The configuration
@@ -73,30 +75,30 @@ pub(super) enum Command {
     /// Conversations
     #[command(subcommand)]
     Session(SessionCommand),
-    /// What is owed, and what could not be delivered
+    /// Pending and failed deliveries
     #[command(subcommand)]
     Outbox(OutboxCommand),
-    /// Work that has a name and a state: tasks of the agent, and what it does in the background
+    /// Tasks and background jobs of the agent
     #[command(subcommand)]
     Task(TaskCommand),
-    /// Hand a conversation over to a chat: it goes on in the home channel of an instance
+    /// Move a conversation to a chat, such as the home channel of an instance
     Handoff(HandoffArgs),
     /// Tools of the agent
     #[command(subcommand)]
     Tool(ToolCommand),
     /// Print a completion script
     Completions {
-        /// For which shell: bash, zsh or fish
+        /// The shell: bash, zsh or fish
         #[arg(value_parser = shell)]
         shell: clap_complete::Shell,
     },
-    /// Check whether the host would start; run by a host that is to be restarted
+    /// Check that the host would start; the host runs this before a restart
     #[command(hide = true)]
     WouldStart,
     /// The process of one adapter; started by the host
     #[command(hide = true)]
     AdapterRunner {
-        /// What the host hands over.
+        /// The arguments from the host.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         rest: Vec<std::ffi::OsString>,
     },
@@ -112,16 +114,16 @@ pub(super) enum Command {
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct HandoffArgs {
-    /// The subcommand, if there is one.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Option<HandoffCommand>,
     /// An id, a unique beginning of one, or a title
     #[arg(required = true)]
     pub session: Option<String>,
-    /// The instance, or a plugin that has one, for its home channel; INSTANCE:CHAT for another chat
+    /// The instance (or its plugin) for its home channel, or INSTANCE:CHAT for another chat
     #[arg(required = true)]
     pub instance: Option<String>,
-    /// How many seconds to wait for the end of it
+    /// Seconds to wait for the end of the handoff
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=300))]
     pub wait: u64,
     /// Print JSON
@@ -131,19 +133,19 @@ pub(super) struct HandoffArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum HandoffCommand {
-    /// Offer a conversation to whoever sends its code in a chat, with /claim
+    /// Print a code that moves the conversation to the chat in which a user sends `/claim CODE`
     Offer(OneSession),
-    /// List conversations that are on their way, the latest first
+    /// List running handoffs, newest first
     List {
-        /// Those that arrived, or stayed, too
+        /// Include ended handoffs
         #[arg(long)]
         all: bool,
         #[command(flatten)]
         shown: Listed,
     },
-    /// Say how one conversation stands
+    /// Show one handoff
     Show(OneSession),
-    /// Give a handoff up: the conversation stays where it was
+    /// Cancel a handoff; the conversation stays in its chat
     Cancel(OneSession),
 }
 
@@ -151,7 +153,7 @@ pub(super) enum HandoffCommand {
 
 #[derive(Debug, Args)]
 pub(super) struct Listed {
-    /// How many
+    /// Number of rows
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: u32,
     /// Print JSON
@@ -179,17 +181,17 @@ fn shell(word: &str) -> Result<clap_complete::Shell, String> {
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
-    /// Take over from a host that runs in the same home
+    /// Replace a host that runs in the same home
     #[arg(long)]
     pub replace: bool,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct ChatArgs {
-    /// Go on with this conversation
+    /// Continue this conversation
     #[arg(long, value_name = "ID|TITLE")]
     pub resume: Option<String>,
-    /// Send this message, print the answer and exit; piped input goes below it, and `-` sends the input alone
+    /// Send this message, print the answer and exit; piped input is appended, and `-` sends the input alone
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: Option<String>,
 }
@@ -198,16 +200,16 @@ pub(super) struct ChatArgs {
 pub(super) struct SendArgs {
     /// INSTANCE (its home channel), INSTANCE:CHAT, INSTANCE:CHAT:THREAD or INSTANCE:@NAME
     pub target: String,
-    /// The text, in markdown; - reads it from the standard input
+    /// The text in markdown; `-` reads the standard input
     #[arg(allow_hyphen_values = true)]
     pub text: String,
-    /// A file to send with it
+    /// A file to send with the text
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
-    /// Let the agent know: the text also stands in the transcript of that chat's session
+    /// Also add the text to the transcript of the chat's session
     #[arg(long)]
     pub mirror: bool,
-    /// Wait for its receipt, for 60 s or SECONDS: 0 means delivered, 1 refused or given up, 3 not known yet
+    /// Wait 60 s or SECONDS for the receipt; exit code 0: delivered, 1: refused or abandoned, 3: not known yet
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "60", require_equals = true)]
     pub wait: Option<u64>,
     /// Print JSON
@@ -217,13 +219,13 @@ pub(super) struct SendArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AdapterCommand {
-    /// List instances, and libraries that no section asks for
+    /// List instances, and libraries without a section
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Say what a library is and asks for, without opening it
+    /// Show the manifest of a library without opening it
     Inspect {
         /// The library
         file: PathBuf,
@@ -239,32 +241,33 @@ pub(super) enum AdapterCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Put a library to the test: every case of the conformance lists, in this process's children, in both isolations
+    /// Run every conformance case against a library, in child processes, in both isolation levels
     Certify {
         /// The library
         file: PathBuf,
-        /// Its `certify.toml`: a sample configuration, and the stage that plays its platform
+        /// Its `certify.toml`: a sample configuration, and the command of the platform simulator
         #[arg(long, value_name = "PATH")]
         sample: Option<PathBuf>,
-        /// Only inside the host's process, or only in a process of its own
+        /// Only in-process, or only in a process of its own
         #[arg(long, value_name = "ISOLATION", value_parser = ["in-process", "process"])]
         isolation: Option<String>,
-        /// Only the case of this id, and what it needs; may be given several times
+        /// Only the case with this id, and the cases it needs; repeatable
         #[arg(long = "case", value_name = "ID")]
         cases: Vec<String>,
-        /// Run it in this very process
+        /// Run the cases in this process
         #[arg(long, hide = true, requires = "isolation")]
         here: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Write a crate to begin an adapter with: it builds, passes its tests and is certified as it is
+    /// Write the crate of a new adapter; it builds, passes its tests and is certified
     New(NewArgs),
-    /// Try a library out: a home that is thrown away, an agent that only repeats, and this terminal as a chat
+    /// Try a library with a temporary home, an echo agent, and this terminal as a chat
     ///
-    /// Shows what the adapter hears and what is sent through it. Whoever can write to it is answered. Needs no account
-    /// of a model, and no host that runs.
+    /// Prints the events of the adapter and the deliveries through it. Every sender is answered. Needs no model account
+    /// and
+    /// no running host.
     Try(TryArgs),
     /// Copy a library into the plugins folder and accept its bytes
     Add {
@@ -276,27 +279,27 @@ pub(super) enum AdapterCommand {
         /// Its id
         id: String,
     },
-    /// Start an instance and keep it started
+    /// Start an instance, also after restarts
     Enable {
         /// The instance
         instance: String,
     },
-    /// Stop an instance and keep it stopped
+    /// Stop an instance, also after restarts
     Disable {
         /// The instance
         instance: String,
     },
-    /// Show the addresses of an instance with their secrets: the link of a page, the key of an API
+    /// Show the addresses of an instance with their secrets: the link of a page, or the key of an API
     ///
-    /// Also written `hermes-host INSTANCE link` and `hermes-host INSTANCE key`, with `rotate` behind it.
+    /// Short forms: `hermes-host INSTANCE link` and `hermes-host INSTANCE key`, optionally followed by `rotate`.
     Link {
         /// The instance, its plugin, or a unique beginning of either
         instance: String,
-        /// Replace the secret that the adapter made; the former one is no longer valid
+        /// Replace the generated secret; the old one becomes invalid
         #[arg(long)]
         rotate: bool,
     },
-    /// Stop an instance and start it from the file that lies there
+    /// Restart an instance from its current file
     Reload {
         /// The instance
         instance: String,
@@ -305,13 +308,14 @@ pub(super) enum AdapterCommand {
 
 #[derive(Debug, Args)]
 pub(super) struct NewArgs {
-    /// What it is called, such as my-chat; the adapter's id follows from it
+    /// The name, such as my-chat; it determines the id of the adapter
     pub name: String,
     /// The folder of the crate [default: its name, in the working folder]
     #[arg(long, value_name = "DIR")]
     pub path: Option<PathBuf>,
-    /// Where it has the SDK from: a checkout of hermes-host, or a git address with URL#TAG [default: the checkout that
-    /// this program was built in]
+    /// The source of the SDK: a checkout of hermes-host, or a git address with URL#TAG [default: the checkout in which
+    /// this
+    /// program was built]
     #[arg(long, value_name = "PATH|URL")]
     pub sdk: Option<String>,
 }
@@ -320,7 +324,7 @@ pub(super) struct NewArgs {
 pub(super) struct TryArgs {
     /// The library
     pub file: PathBuf,
-    /// A key of its section, such as port=4000; the value is TOML, or else a text. Several times for several keys
+    /// A key of its section, such as port=4000; the value is TOML, otherwise text; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Its `certify.toml`, for the keys under [config]; `--set` wins over it
@@ -336,14 +340,14 @@ pub(super) enum PairingCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Admit who was shown this code
+    /// Admit the sender who got this code
     Approve {
         /// The instance
         instance: String,
         /// The code
         code: String,
     },
-    /// Take access back
+    /// Revoke access
     Revoke {
         /// The instance
         instance: String,
@@ -359,12 +363,13 @@ pub(super) enum PairingCommand {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Check everything; all problems are printed at once
+    /// Check the configuration and print every problem
     ///
-    /// An adapter's own keys are checked by the schema of its library. What only the adapter itself can judge, such as
-    /// whether an address can be used, it says when it is started: `adapter list` shows it.
+    /// The schema of its library checks an adapter's own keys. Problems that appear only at start, such as an address
+    /// in
+    /// use, are shown by `adapter list`.
     Check,
-    /// Show every effective value and where it comes from
+    /// Show every effective value and its source
     Show {
         /// Print JSON
         #[arg(long)]
@@ -372,15 +377,15 @@ pub(super) enum ConfigCommand {
     },
     /// Print the JSON Schema of plugins.toml
     Schema,
-    /// Print a documented plugins.toml with every key and default
+    /// Print a documented plugins.toml with every key and its default
     Sample,
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum SessionCommand {
-    /// List conversations, the latest first
+    /// List conversations, newest first
     List {
-        /// Ended ones too
+        /// Include ended conversations
         #[arg(long)]
         all: bool,
         #[command(flatten)]
@@ -390,7 +395,7 @@ pub(super) enum SessionCommand {
     Show {
         /// An id, a unique beginning of one, or a title
         session: String,
-        /// How many messages, from the end
+        /// Number of messages, counted from the end
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         /// Print JSON
@@ -402,25 +407,25 @@ pub(super) enum SessionCommand {
         /// Words
         #[arg(required = true)]
         words: Vec<String>,
-        /// How many
+        /// Number of rows
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
         limit: u32,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Write out one conversation as a whole
+    /// Export one conversation
     Export {
         /// An id, a unique beginning of one, or a title
         session: String,
         /// json or markdown
         #[arg(long, default_value = "markdown", value_parser = ["json", "markdown"])]
         format: String,
-        /// Into this file instead of the standard output; only its owner can read it
+        /// The file to write instead of the standard output; only its owner can read it
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// End a conversation; its chat begins anew
+    /// End a conversation; the next message in its chat starts a new one
     End {
         /// An id, a unique beginning of one, or a title
         session: String,
@@ -429,7 +434,7 @@ pub(super) enum SessionCommand {
     Delete {
         /// An id, a unique beginning of one, or a title
         session: String,
-        /// Do it without asking
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
@@ -437,9 +442,9 @@ pub(super) enum SessionCommand {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum OutboxCommand {
-    /// List what is owed and what was given up, the latest first
+    /// List pending and failed deliveries, newest first
     List {
-        /// Settled ones too
+        /// Include settled deliveries
         #[arg(long)]
         all: bool,
         #[command(flatten)]
@@ -453,16 +458,16 @@ pub(super) enum OutboxCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Try a delivery anew
+    /// Retry a delivery
     Retry {
         /// Its number
         delivery: i64,
     },
-    /// Give a delivery up
+    /// Abandon a delivery
     Drop {
         /// Its number
         delivery: i64,
-        /// What to write beside it
+        /// A note for the record
         #[arg(long, default_value = "dropped by the operator")]
         why: String,
     },
@@ -472,10 +477,10 @@ pub(super) enum OutboxCommand {
 pub(super) enum ToolCommand {
     /// Judge a shell command by the policy of the `terminal` tool, without running it
     ///
-    /// Prints whether the command needs approval, and the reason. The working folder is assumed to be a new folder below
-    /// the home of a user. Needs no host and no home. The exit code is 0 for both verdicts.
+    /// Prints the verdict and its reason. The working folder is assumed to be a new folder below the home of a user.
+    /// Needs no host and no home. The exit code is 0 for both verdicts.
     Check {
-        /// The command; - reads commands from the standard input, one JSON string a line, and prints one verdict a line
+        /// The command; `-` reads one JSON string per line from the standard input and prints one verdict per line
         #[arg(allow_hyphen_values = true)]
         command: String,
         /// Print JSON: {"asks": true, "why": "…"}
@@ -486,15 +491,15 @@ pub(super) enum ToolCommand {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TaskCommand {
-    /// List tasks, the latest first
+    /// List tasks, newest first
     List {
-        /// Those that ended too
+        /// Include ended tasks
         #[arg(long)]
         all: bool,
         #[command(flatten)]
         shown: Listed,
     },
-    /// Show one task and what happened to it
+    /// Show one task and its history
     Show {
         /// An id, or a unique beginning of one
         task: String,
@@ -502,11 +507,11 @@ pub(super) enum TaskCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Give a task up: what the host does for it is stopped, and whoever hears of it is told
+    /// Abandon a task: stop its work and notify its subscribers
     Cancel {
         /// An id, or a unique beginning of one
         task: String,
-        /// What to write beside it
+        /// A note for the record
         #[arg(long, default_value = "cancelled by the operator")]
         why: String,
     },

@@ -63,7 +63,7 @@ pub enum Over {
     TakenBack,
     /// Its timeout has passed.
     Unanswered,
-    /// It was not asked, for this reason.
+    /// The host did not ask it, for this reason.
     NotAsked(String),
 }
 

@@ -55,7 +55,7 @@ pub struct Setting {
     pub capabilities: Value,
     /// The runtime, if it is not echo with its test words.
     pub runtime: Option<Arc<dyn AgentRuntime>>,
-    /// Whether only the test advances the time.
+    /// True if only the test advances the time.
     pub clock_stands: bool,
 }
 

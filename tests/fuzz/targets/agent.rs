@@ -1,4 +1,4 @@
-//! What a model writes: the arguments of tools.
+//! Text of a model: the arguments of tools.
 
 use hermes_agent::AgentConfig;
 use hermes_agent::tools::{ALL, NAMES, Ports, Toolbox};

@@ -1,4 +1,4 @@
-//! Who and where: session keys, and what a platform says.
+//! Session keys, and reports of a platform.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What Discord's gateway tells.
+//! Payloads of Discord's gateway.
 
 use hermes_adapter_discord::read_payload;
 use serde_json::Value;

@@ -51,7 +51,7 @@ struct Bench {
     path: PathBuf,
     file: File,
     whole: Vec<u8>,
-    /// Where each region begins and how long it is.
+    /// Offset and length of each region.
     regions: Vec<(u64, u64)>,
     changed: std::cell::RefCell<Vec<(u64, usize)>>,
 }

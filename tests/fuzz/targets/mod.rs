@@ -1,4 +1,4 @@
-//! What is tried, and what has to hold for every input.
+//! The targets, and the property that each input must satisfy.
 
 mod agent;
 mod chat;

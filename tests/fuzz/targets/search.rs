@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use crate::ring::{Target, texts};
 
-/// What is in the transcripts: the owner of a session, and what was said in it. Without letters that fold to ASCII.
+/// Content of the transcripts: the owner of a session and its text. No letter folds to ASCII.
 const SAID: [(&str, &str); 6] = [
     ("a", "The deployment failed at noon; rollback is foo-bar ready"),
     ("a", "100% of C++ tests pass, see file_name.rs and \"quoted words\""),

@@ -1,4 +1,4 @@
-//! What Slack delivers: events, presses of buttons, slash commands.
+//! Deliveries of Slack: events, presses of buttons, slash commands.
 
 use hermes_adapter_slack::read_delivery;
 use serde_json::Value;

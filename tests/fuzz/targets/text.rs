@@ -1,4 +1,4 @@
-//! What people and models write.
+//! Text of people and models.
 
 use hermes_core::{
     commands::{self, Parsed},

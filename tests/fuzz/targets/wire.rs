@@ -1,4 +1,4 @@
-//! What other programs send: payloads, frames, control lines, event streams.
+//! Input from other programs: payloads, frames, control lines, event streams.
 
 use std::{
     io::{Read, Write},
@@ -48,7 +48,7 @@ fn golden() -> Vec<Vec<u8>> {
     cases.iter().map(|case| case["json"].to_string().into_bytes()).collect()
 }
 
-/// What can be read and written is the same after being read again.
+/// Asserts that a value survives writing and reading.
 fn again<T: DeserializeOwned + Serialize>(bytes: &[u8]) {
     let Ok(read) = serde_json::from_slice::<T>(bytes) else { return };
     // A word of a later version is read and never written.
@@ -174,7 +174,7 @@ fn parse(pieces: &[&[u8]]) -> Option<Vec<SseEvent>> {
     Some(events)
 }
 
-/// What a model's endpoint streams.
+/// The stream of a model endpoint.
 pub fn completions() -> Target {
     let seeds = texts(&[
         "data: {\"choices\":[{\"delta\":{\"content\":\"hello <think>no</think> you\"}}]}\n\n\

@@ -45,7 +45,7 @@ static ALLOCATOR: Shifting = Shifting;
 
 #[derive(AdapterConfig)]
 struct Config {
-    /// What its log records begin with.
+    /// Prefix of its log records.
     #[serde(default)]
     name: String,
 }
