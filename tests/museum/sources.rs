@@ -7,8 +7,16 @@ use std::{
 };
 
 /// Contents of a copy. `tests/` itself is not a member of it.
-const COPIED: [&str; 7] =
-    ["Cargo.toml", "Cargo.lock", "adapter-sdk", "adapters", "host", "tests/fixtures", "tests/museum/foreign"];
+const COPIED: [&str; 7] = [
+    "Cargo.toml",
+    "Cargo.lock",
+    "plugins.toml",
+    "adapter-sdk",
+    "adapters",
+    "host",
+    "tests/fixtures",
+    "tests/museum/foreign",
+];
 
 /// Names that are never copied.
 const LEFT_OUT: [&str; 3] = ["target", "node_modules", "__pycache__"];
