@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Contents of a copy. `tests/` itself is not a member of it.
-const COPIED: [&str; 7] = [
+const COPIED: [&str; 8] = [
     "Cargo.toml",
     "Cargo.lock",
     "plugins.toml",
