@@ -16,6 +16,7 @@ mod moves;
 mod pace;
 mod places;
 mod rebind;
+mod state_log;
 mod strays;
 mod tasks;
 mod terminals;
@@ -50,7 +51,7 @@ use crate::lanes::Lanes;
 use crate::observing;
 use crate::outbox::{OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
-use crate::plugins::{AdapterEvent, AdapterHandle, AdapterState};
+use crate::plugins::{AdapterEvent, AdapterHandle};
 use crate::reset;
 use crate::store::{Change, DeadTargetRow, HandoffClaim, Lineage, Loaded, NewSession, Observed, Parent, RouteRow};
 
@@ -101,8 +102,7 @@ pub struct Dispatcher {
     outbox: Lanes<Target, OutboxMessage>,
     /// The command menu that each instance received.
     menus: menus::Menus,
-    /// The logged state of each instance: its word and its reason.
-    said: BTreeMap<Arc<str>, (&'static str, Option<String>)>,
+    state_log: state_log::StateLog,
     clerk: mpsc::UnboundedSender<Note>,
     /// The recent message rates of senders.
     rates: Rates,
@@ -184,7 +184,7 @@ impl Dispatcher {
             asides: BTreeMap::new(),
             outbox: Lanes::default(),
             menus: menus::Menus::new(),
-            said: BTreeMap::new(),
+            state_log: state_log::StateLog::default(),
             clerk,
             rates: Rates::default(),
             bots: BotLoops::default(),
@@ -653,15 +653,8 @@ impl Dispatcher {
             // The caller that forwards this event notifies the terminal.
             AdapterEvent::Announced { .. } => return,
             AdapterEvent::State { instance, state } => {
-                let said = (state.word(), state.reason().map(str::to_owned));
-                if self.said.get(&instance) != Some(&said) {
-                    // The supervisor has logged the reason of a missing link already. A further attempt to connect is
-                    // not logged.
-                    let again = matches!(state, AdapterState::Starting { failures: 1.., .. });
-                    if !again && !matches!(state, AdapterState::Failed { .. } | AdapterState::Reconnecting { .. }) {
-                        tracing::info!(%instance, state = said.0, reason = said.1, "adapter");
-                    }
-                    self.said.insert(instance, said);
+                if self.state_log.is_worth_a_line(&instance, &state, self.host.now_ms()) {
+                    tracing::info!(%instance, state = state.word(), reason = state.reason(), "adapter");
                 }
                 return;
             }
