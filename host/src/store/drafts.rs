@@ -127,9 +127,11 @@ fn interrupt(db: &Connection, nonce: &str, draft: &OwedDelivery, now_ms: i64) ->
         return close(db, draft.id, now_ms).map(|()| false);
     };
     let was_seen = match first.state {
-        PartState::Owed | PartState::Deferred => false,
-        PartState::Refused { .. } | PartState::Abandoned { .. } => false,
         PartState::InFlight { .. } | PartState::Unknown { .. } | PartState::Delivered { .. } => true,
+        // An attempt with an unknown outcome may have arrived.
+        PartState::Owed | PartState::Deferred | PartState::Refused { .. } | PartState::Abandoned { .. } => {
+            first.facts.doubts > 0
+        }
     };
     if !was_seen {
         return close(db, draft.id, now_ms).map(|()| false);

@@ -330,6 +330,32 @@ fn a_crash_while_the_first_piece_was_sent_leads_to_the_answer_marked() {
 }
 
 #[test]
+fn a_resumed_turn_that_is_stopped_marks_the_piece_that_a_crash_left_in_doubt() {
+    for says_again in [false, true] {
+        let (mut world, agent) = world();
+        world.platform.hangs();
+        world.chat("7").says("question");
+        agent.says("one");
+        world.chat("7").hears(1);
+        world.crash();
+        world.start();
+        world.until("it runs again", || {
+            let running = world.host().counts.turns_running.load(std::sync::atomic::Ordering::Relaxed);
+            (running == 1).then_some(())
+        });
+        if says_again {
+            agent.says("one");
+        }
+        world.chat("7").says("/stop");
+        world.chat("7").hears(2);
+        world.passes(std::time::Duration::from_secs(60));
+        world.settled();
+        let shown = world.platform.screen();
+        assert!(shown.iter().any(|text| text.ends_with("one\n\n(interrupted)")), "{says_again}: {shown:?}");
+    }
+}
+
+#[test]
 fn a_turn_that_is_resumed_goes_on_in_the_message_that_it_began() {
     let (mut world, agent) = world();
     world.chat("7").says("question");
