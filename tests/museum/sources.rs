@@ -54,8 +54,9 @@ impl Sources {
 
     /// Returns the path of a file in the written copy.
     fn place(&self, path: &Path) -> PathBuf {
-        match path.parent() {
-            Some(folder) if folder == Path::new("") => path.to_owned(),
+        // The manifest and the lock are the workspace. The host includes `plugins.toml` by its path from its own folder.
+        match path.to_str() {
+            Some("Cargo.toml" | "Cargo.lock") => path.to_owned(),
             _ => Path::new(self.name).join(path),
         }
     }
