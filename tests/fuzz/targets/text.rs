@@ -119,10 +119,12 @@ pub fn mask() -> Target {
         let mut lines = text.splitn(3, '\n');
         let secrets: Vec<String> = [lines.next(), lines.next()].into_iter().flatten().map(str::to_owned).collect();
         let text = lines.next().unwrap_or_default();
-        // A secret that shares letters with what stands for one may be spelled by it.
+        // A shorter secret is masked only as a whole word, and the mask itself may contain letters of a secret.
         let secrets: Vec<String> = secrets
             .into_iter()
-            .filter(|secret| secret.len() >= 8 && !secret.contains(['[', ']', '*', '<', '>', 's', 'e', 'c', 'r', 't']))
+            .filter(|secret| {
+                secret.chars().count() >= 8 && !secret.contains(['[', ']', '*', '<', '>', 's', 'e', 'c', 'r', 't'])
+            })
             .collect();
         let shown = Masker::new(secrets.clone()).mask(text).into_owned();
         let core = core_mask(text, &secrets.iter().map(Secret::new).collect::<Vec<_>>());
