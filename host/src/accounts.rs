@@ -36,7 +36,7 @@ impl Accounts {
     ///
     /// # Errors
     ///
-    /// When the record cannot be stored.
+    /// Fails if the record cannot be stored.
     pub async fn locked(
         &self,
         store: &Store,

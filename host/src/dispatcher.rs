@@ -1,7 +1,7 @@
 //! The task that routes each event. It never waits for a turn, a send or the disk: it hands work to lanes and returns
 //! to its queue.
 //!
-//! It owns the global state, and only it changes that state: routes, grants, dead targets, the pairing book, and the
+//! The dispatcher owns the global state and is its only writer: routes, grants, dead targets, the pairing book, and the
 //! list of lanes. The lane or clerk that receives the work writes the change in the same transaction.
 //!
 //! [`Dispatcher::handle_inbound`] is the first half of the path of an event; the second half is [`crate::lane`] and

@@ -265,7 +265,7 @@ impl Tallies {
                 desk.host.count_refused_event();
                 let Some(count) = self.refused.due(now_ms) else { return };
                 let why = one_line(&error.message, REFUSED_CHARS_MAX);
-                tracing::warn!(%instance, count, "refused an event of this adapter: {why}; its author has to mend it");
+                tracing::warn!(%instance, count, "refused an event of this adapter: {why}; its author must fix it");
             }
             Ok(Emitted::New { inbox_id: NOT_KEPT }) => {
                 let Some(count) = self.strangers.due(now_ms) else { return };

@@ -75,8 +75,8 @@ impl Media {
     ///
     /// # Errors
     ///
-    /// When the announced size is too large, the folder cannot be created, or too many files wait whose senders were
-    /// not checked yet.
+    /// Fails if the announced size is too large, the folder cannot be created, or too many files wait whose senders
+    /// were not checked yet.
     pub async fn create(&self, instance: &str, wanted: MediaCreate) -> Result<MediaSlot, CallError> {
         if wanted.size.is_some_and(|size| size > self.bytes_max) {
             return Err(too_large(self.bytes_max));
@@ -100,7 +100,7 @@ impl Media {
     ///
     /// # Errors
     ///
-    /// When the file is missing, is no regular file, or is too large.
+    /// Fails if the file is missing, is no regular file, or is too large.
     pub async fn commit(&self, instance: &str, id: &str) -> Result<Committed, CallError> {
         if !is_id(id) {
             return Err(CallError::new("invalid", "this is no id of media.create"));

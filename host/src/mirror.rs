@@ -19,7 +19,7 @@ pub const NOT_MIRRORED: &str =
 ///
 /// # Errors
 ///
-/// When the delivery cannot be owed.
+/// Fails if the delivery cannot be owed.
 pub async fn owe(host: &Host, delivery: NewDelivery) -> Result<(DeliveryId, Option<&'static str>), StoreError> {
     if let Some(session) = session_of(host, &delivery).await {
         let now_ms = host.now_ms();

@@ -35,7 +35,7 @@ pub struct Found {
 ///
 /// # Errors
 ///
-/// When the store cannot be read; the host must not start then.
+/// Fails if the store cannot be read; the host must not start then.
 pub async fn recover(host: &Arc<Host>) -> Result<Found, StoreError> {
     let left = host.store.recover(host.epoch, host.now_ms()).await?;
     asking::close_all(host).await?;
@@ -87,7 +87,7 @@ async fn line_up_draft(host: &Arc<Host>, id: DeliveryId) -> Result<(), StoreErro
 ///
 /// # Errors
 ///
-/// When the store cannot be read.
+/// Fails if the store cannot be read.
 pub async fn go_on(host: &Arc<Host>) -> Result<usize, StoreError> {
     host.rests.store(false, Ordering::Relaxed);
     host.tell(HostEvent::control(Control::UndrainLanes)).await;
@@ -101,7 +101,7 @@ pub async fn go_on(host: &Arc<Host>) -> Result<usize, StoreError> {
 ///
 /// # Errors
 ///
-/// When the store cannot be read.
+/// Fails if the store cannot be read.
 pub async fn hear_again(host: &Arc<Host>, left: &Left) -> Result<usize, StoreError> {
     let (mut after, mut heard) = (InboxId(0), 0);
     loop {

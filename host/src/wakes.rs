@@ -86,7 +86,7 @@ impl Wake {
 ///
 /// # Errors
 ///
-/// When the commit failed; no session is woken then.
+/// Fails if the commit fails; no session is woken then.
 pub async fn wake(host: &Arc<Host>, wake: Wake) -> Result<bool, StoreError> {
     let new = wake.row(host);
     let inbox = host.store.wake(new.clone()).await?;

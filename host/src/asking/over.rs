@@ -193,7 +193,7 @@ fn carries(posed: &OwedDelivery, press: &Stale) -> bool {
 ///
 /// # Errors
 ///
-/// When the store cannot be read; the host must not start then.
+/// Fails if the store cannot be read; the host must not start then.
 pub async fn close_all(host: &Arc<Host>) -> Result<(), StoreError> {
     let mut after = DeliveryId(0);
     loop {

@@ -127,7 +127,7 @@ pub async fn request(host: &Arc<Host>, session: &str, target: &str) -> Result<As
 ///
 /// # Errors
 ///
-/// When no handoff is in progress.
+/// Fails if no handoff is in progress.
 pub async fn cancel(host: &Arc<Host>, session: &str) -> Result<HandoffRow, Refused> {
     let id = find(host, session).await?;
     let none = || {

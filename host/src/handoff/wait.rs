@@ -15,7 +15,7 @@ use crate::store::HandoffRow;
 ///
 /// # Errors
 ///
-/// When the store cannot be read, the session was deleted, or another handoff of it was requested meanwhile.
+/// Fails if the store cannot be read, the session was deleted, or another handoff of it was requested meanwhile.
 pub async fn until_over(host: &Arc<Host>, asked: &Asked, wait_ms: u64) -> Result<HandoffRow, Refused> {
     let until = host.clock.moment() + Duration::from_millis(wait_ms.min(HANDOFF_WAIT_MS_MAX));
     let mut changed = host.handoffs.changed.subscribe();

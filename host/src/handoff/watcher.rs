@@ -21,7 +21,7 @@ use crate::store::{HandoffRow, StoreError, WhichHandoff};
 ///
 /// # Errors
 ///
-/// When the store cannot be read; the host must not start then.
+/// Fails if the store cannot be read; the host must not start then.
 pub async fn take_up(host: &Arc<Host>, failed: Vec<HandoffRow>) -> Result<(), StoreError> {
     for row in failed {
         lead_back(host, &row).await;
@@ -145,7 +145,7 @@ async fn end(host: &Arc<Host>, row: &HandoffRow, change: HandoffChange) {
 ///
 /// # Errors
 ///
-/// When the store cannot be written.
+/// Fails if the store cannot be written.
 pub(super) async fn give_up(
     host: &Arc<Host>,
     asked: &Asked,

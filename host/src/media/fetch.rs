@@ -36,7 +36,7 @@ impl Media {
     ///
     /// # Errors
     ///
-    /// When the address is not public, the server does not deliver the file, or the file is too large.
+    /// Fails if the address is not public, the server does not deliver the file, or the file is too large.
     pub async fn fetch(
         &self,
         instance: &str,
@@ -109,7 +109,7 @@ impl Media {
     ///
     /// # Errors
     ///
-    /// When the data has another form, or is too large.
+    /// Fails if the data has another form, or is too large.
     pub async fn unpack(&self, instance: &str, data: &str, bytes_max: u64) -> Result<OutMedia, OutError> {
         let unreadable = |why: &str| OutError::NotData { why: why.to_owned() };
         let (head, content) = data.split_once(',').ok_or_else(|| unreadable("it has no comma"))?;

@@ -97,7 +97,7 @@ impl Media {
     ///
     /// # Errors
     ///
-    /// When the file is outside the allowed folders, cannot be read, or is too large.
+    /// Fails if the file is outside the allowed folders, cannot be read, or is too large.
     pub async fn lend(&self, instance: &str, path: &Path, from: From, bytes_max: u64) -> Result<OutMedia, OutError> {
         let (media, path, id) = (self.clone(), path.to_owned(), self.new_id());
         let folder = self.outgoing(instance);

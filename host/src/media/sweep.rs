@@ -23,7 +23,7 @@ impl Media {
     ///
     /// # Errors
     ///
-    /// When the store cannot list the named files; nothing is removed then.
+    /// Fails if the store cannot list the named files; nothing is removed then.
     pub async fn sweep(&self, store: &Store, now_ms: i64, retention: Duration) -> Result<usize, StoreError> {
         self.forget(now_ms).await;
         let root = self.folder.clone();

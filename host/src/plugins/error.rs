@@ -162,7 +162,7 @@ pub enum LoadError {
         path: PathBuf,
     },
     /// The manifest does not parse or contradicts itself. The author fixes it.
-    #[error("{path} has a bad manifest: {why}; its author has to mend it")]
+    #[error("{path} has a bad manifest: {why}; its author must fix it")]
     BadManifest {
         /// The file.
         path: PathBuf,

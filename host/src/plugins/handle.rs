@@ -631,7 +631,7 @@ impl AdapterHandle {
             let error: String = error.to_string().chars().take(DETAIL_CHARS_MAX).collect();
             tracing::error!(
                 target: "plugins", %instance, method, error,
-                "the adapter's answer is no `SendOutcome`; its author has to mend it, the part counts as unknown"
+                "the adapter's answer is no `SendOutcome`; its author must fix it, the part counts as unknown"
             );
             SendOutcome::unknown(format!("the answer to `{method}` cannot be read: {error}"))
         })

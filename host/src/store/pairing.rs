@@ -119,7 +119,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When the disk fails.
+    /// Fails if the disk fails.
     pub async fn newcomers(&self) -> Result<Vec<NewcomerRow>> {
         self.read(newcomers).await
     }
@@ -129,7 +129,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When it could not be committed.
+    /// Fails if the commit fails.
     pub async fn welcome(&self, welcome: Welcome) -> Result<Option<(Option<DeliveryId>, Option<InboxId>)>> {
         let nonce = self.nonce();
         self.write(move |db| {

@@ -98,7 +98,7 @@ pub async fn change_one(
 ///
 /// # Errors
 ///
-/// When the change could not be written.
+/// Fails if the change could not be written.
 pub(super) async fn arrow(host: &Host, by: &By, task: &str, change: TaskChange, said: &str) -> Result<Stepped, String> {
     let step = TaskStep {
         task: task.to_owned(),

@@ -79,7 +79,7 @@ pub fn is_run(row: &InboxRow) -> bool {
 ///
 /// # Errors
 ///
-/// When the store cannot be read.
+/// Fails if the store cannot be read.
 pub async fn run_again(host: &Arc<Host>, row: InboxRow, event: Event) -> Result<bool, StoreError> {
     let name = row.event_id.strip_prefix(&run_event("")).unwrap_or_default();
     let FoundTask::Task(task, _) = host.store.task(Viewer::Operator, name).await? else { return Ok(false) };
