@@ -43,7 +43,9 @@ impl Reply {
     fn ok<T: Serialize>(value: &T) -> Self {
         match serde_json::to_vec(value) {
             Ok(payload) => Self::new(status::OK, payload),
-            Err(error) => Self::error(status::ERR, "invalid", format!("the answer cannot be written as JSON: {error}")),
+            Err(error) => {
+                Self::error(status::ERR, "invalid", format!("the answer cannot be serialized as JSON: {error}"))
+            }
         }
     }
 
@@ -183,7 +185,7 @@ where
     match serde_json::from_slice(payload) {
         Ok(arguments) => plain(work(arguments)),
         Err(error) => {
-            let sentence = format!("the payload of `{method}` is not readable: {error}");
+            let sentence = format!("the payload of `{method}` cannot be parsed: {error}");
             plain(std::future::ready(Reply::error(status::ERR, "invalid", sentence)))
         }
     }

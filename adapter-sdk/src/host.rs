@@ -74,7 +74,7 @@ impl Host {
     /// `not_found` if no secret has this name.
     pub async fn secret(&self, name: &str) -> Result<String, CallError> {
         let value: HeldValue = self.call(host_method::SECRET, &json!({ "name": name })).await?;
-        value.value.ok_or_else(|| CallError::new("not_found", format!("there is no secret `{name}`")))
+        value.value.ok_or_else(|| CallError::new("not_found", format!("unknown secret `{name}`")))
     }
 
     /// Reports the state of the link, for a library that reconnects itself.
@@ -117,16 +117,18 @@ impl Host {
     /// The host's error, `unsupported` for an unknown method, `busy` if the host has too
     /// many calls of this instance, `invalid` if the answer has another structure.
     pub async fn call<T: DeserializeOwned>(&self, method: &str, payload: &impl Serialize) -> Result<T, CallError> {
-        let payload = serde_json::to_vec(payload)
-            .map_err(|error| CallError::new("invalid", format!("`{method}` cannot be written as JSON: {error}")))?;
+        let payload = serde_json::to_vec(payload).map_err(|error| {
+            CallError::new("invalid", format!("the payload of `{method}` cannot be serialized as JSON: {error}"))
+        })?;
         let (answered, answer) = oneshot::channel();
         self.core.side().call(method, &payload, move |status, payload| {
             // The caller may have stopped waiting for the answer.
             let _ = answered.send((status, payload));
         });
         match answer.await {
-            Ok((status::OK, payload)) => serde_json::from_slice(&payload)
-                .map_err(|error| CallError::new("invalid", format!("the host's answer to `{method}`: {error}"))),
+            Ok((status::OK, payload)) => serde_json::from_slice(&payload).map_err(|error| {
+                CallError::new("invalid", format!("the answer of the host to `{method}` cannot be parsed: {error}"))
+            }),
             Ok((status, payload)) => Err(refusal(method, status, &payload)),
             Err(_) => Err(CallError::new("unavailable", format!("the host dropped `{method}`"))),
         }
@@ -175,10 +177,10 @@ fn refusal(method: &str, status: Status, payload: &[u8]) -> CallError {
         return error;
     }
     let (code, why) = match status {
-        status::UNSUPPORTED => ("unsupported", "this host has no such method"),
-        status::BUSY => ("busy", "the host has too many calls of this instance"),
+        status::UNSUPPORTED => ("unsupported", "this host does not support the method"),
+        status::BUSY => ("busy", "this instance has too many open calls to the host"),
         status::DROPPED => ("unavailable", "the host ended the call without an answer"),
-        _ => ("unavailable", "the host could not answer"),
+        _ => ("unavailable", "the host failed to answer"),
     };
     CallError::new(code, format!("`{method}`: {why}"))
 }

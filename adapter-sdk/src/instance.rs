@@ -116,7 +116,7 @@ fn create_failed(core: &Core, code: &str, sentence: &str) {
 pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Seat<A>, String> {
     let plugin = A::MANIFEST.id();
     let envelope: Envelope = serde_json::from_slice(envelope)
-        .map_err(|error| format!("adapter `{plugin}`: the host's envelope is not readable: {error}"))?;
+        .map_err(|error| format!("adapter `{plugin}`: the envelope of the host cannot be parsed: {error}"))?;
     let instance: Arc<str> = envelope.instance.into();
     let config = judged_config::<A>(envelope.config)
         .map_err(|error| format!("instance `{instance}` of adapter `{plugin}`: {error}"))?;
@@ -137,7 +137,7 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
                 drop(alive);
             }
         })
-        .map_err(|error| format!("instance `{instance}` of adapter `{plugin}`: no thread can be started: {error}"))?;
+        .map_err(|error| format!("instance `{instance}` of adapter `{plugin}`: cannot start a thread: {error}"))?;
 
     match wait_made.recv_timeout(NEW_DEADLINE) {
         Ok(Ok((runtime, adapter))) => Ok(Seat { core, runtime, adapter, thread, over: Mutex::new(over) }),
@@ -171,7 +171,7 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
 pub(crate) fn check_config<A: Exported>(config: &[u8]) -> Result<(), String> {
     // The parser's own message could contain a value.
     let mut config: serde_json::Value =
-        serde_json::from_slice(config).map_err(|_| "the configuration is no JSON".to_owned())?;
+        serde_json::from_slice(config).map_err(|_| "the configuration is not valid JSON".to_owned())?;
     // The host passes its own key `home_channel` along, because only the adapter knows the names of its chats.
     let home = config.as_object_mut().and_then(|keys| keys.remove("home_channel"));
     let home = home.as_ref().and_then(serde_json::Value::as_str).map_or(Ok(()), A::check_home_channel);
@@ -196,7 +196,7 @@ fn read_config<C: AdapterConfig>(config: serde_json::Value, manifest: &Manifest)
             "." | "" => format!("configuration: {}", error.inner()),
             // The parser's own message would contain the value.
             _ if is_secret::<C>(manifest, &path) => {
-                format!("configuration key `{path}`: not of the kind that the schema asks for (a secret's value is not shown)")
+                format!("configuration key `{path}`: does not match the schema (the value of a secret is not shown)")
             }
             path => format!("configuration key `{path}`: {}", error.inner()),
         }
@@ -238,7 +238,7 @@ fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender
         Ok(runtime) => runtime,
         Err(error) => {
             // A creator that is gone has reported its own error.
-            let _ = made.send(Err(Unmade::Failed(format!("no runtime can be started: {error}"))));
+            let _ = made.send(Err(Unmade::Failed(format!("cannot start the async runtime: {error}"))));
             return;
         }
     };
@@ -384,7 +384,7 @@ impl Core {
         }
         let mut calls = self.lock();
         let refused = if calls.closed {
-            Reply::error(status::DROPPED, "stopping", "the instance is ending")
+            Reply::error(status::DROPPED, "stopping", "the instance is shutting down")
         } else if calls.open.len() >= CALLS_MAX {
             Reply::error(status::BUSY, "busy", format!("{CALLS_MAX} calls are open"))
         } else if let Entry::Vacant(place) = calls.open.entry(id) {
@@ -469,7 +469,7 @@ impl<A: Exported> Seat<A> {
     pub(crate) fn call(&self, id: u64, method: &str, payload: &[u8], answer: Answer) {
         if method.len() > METHOD_BYTES_MAX || payload.len() > PAYLOAD_BYTES_MAX {
             let sentence = format!(
-                "a call has a method of at most {METHOD_BYTES_MAX} and a payload of at most {PAYLOAD_BYTES_MAX} bytes"
+                "the call exceeds the limits of {METHOD_BYTES_MAX} bytes for the method and {PAYLOAD_BYTES_MAX} bytes for the payload"
             );
             answer.fire(Reply::error(status::ERR, "invalid", sentence));
             return;

@@ -36,7 +36,7 @@ mod manifest;
 mod not_attached;
 pub mod prelude;
 
-#[expect(unsafe_code, reason = "the one room where the SDK touches the seam")]
+#[expect(unsafe_code, reason = "the only module of the SDK that uses the ABI")]
 mod export;
 
 #[cfg(feature = "testing")]

@@ -56,7 +56,7 @@ macro_rules! export_adapter {
     ($adapter:ty $(: $first:ident $(+ $part:ident)*)?) => {
         #[cfg(panic = "abort")]
         ::core::compile_error!(
-            "an adapter needs `panic = \"unwind\"`: with \"abort\" one panic would end the whole host; remove `panic = \"abort\"` from the profile"
+            "an adapter requires `panic = \"unwind\"`, because with \"abort\" a panic ends the whole host; remove `panic = \"abort\"` from the profile"
         );
 
         const _: () = {

@@ -86,7 +86,7 @@ pub const fn manifest_len<A: Exported>() -> usize {
 /// Returns the manifest of `A`.
 pub const fn manifest_bytes<A: Exported, const N: usize>() -> [u8; N] {
     let writer = write::<N>(&A::MANIFEST, <A::Parts as Parts<A>>::NAMES);
-    assert!(writer.at == N, "the manifest has another length than was measured");
+    assert!(writer.at == N, "the length of the manifest differs from the measured length");
     writer.bytes
 }
 
@@ -129,12 +129,15 @@ const fn write<const N: usize>(manifest: &Manifest, names: &Names) -> Writer<N> 
 const fn refuse_contradictions(manifest: &Manifest, names: &Names) {
     let stream = text_of(manifest.capabilities, "stream");
     let native = names.lists(crate::dispatch::TURN_EVENT);
-    assert!(!same(stream, "native") || native, "`stream: native` needs `NativeStream` in export_adapter!");
-    assert!(!native || same(stream, "native"), "`NativeStream` in export_adapter! needs `stream: native` in manifest!");
-    assert!(!same(stream, "edit") || names.lists("edit"), "`stream: edit` needs `Edit` in export_adapter!");
+    assert!(!same(stream, "native") || native, "`stream: native` requires `NativeStream` in export_adapter!");
+    assert!(
+        !native || same(stream, "native"),
+        "`NativeStream` in export_adapter! requires `stream: native` in manifest!"
+    );
+    assert!(!same(stream, "edit") || names.lists("edit"), "`stream: edit` requires `Edit` in export_adapter!");
     assert!(
         !same(text_of(manifest.capabilities, "delivery"), "reconcilable") || names.lists("lookup"),
-        "`delivery: reconcilable` needs `Reconcile` in export_adapter!"
+        "`delivery: reconcilable` requires `Reconcile` in export_adapter!"
     );
 }
 

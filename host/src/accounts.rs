@@ -66,7 +66,7 @@ impl Accounts {
         // Among several credentials the oldest determines the account: the others were added to it.
         let number = if is_first { number } else { number.min(before) };
         if number != before {
-            tracing::info!(instance, number, "another account: its messages and kept values are its own");
+            tracing::info!(instance, number, "different account; its messages and stored values are kept apart");
         }
         self.present.lock().unwrap_or_else(PoisonError::into_inner).insert(instance.to_owned(), number);
         Ok(())

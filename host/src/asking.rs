@@ -24,14 +24,13 @@ pub use over::{Over, Stale, close, close_all, stale, take_buttons_away};
 pub const NO_LONGER_OPEN: &str = "This question is no longer open.";
 
 /// The addition to a permanent approval if the list of permanently approved kinds is full.
-pub const NOT_FOR_ALWAYS: &str = "No further kind of action is kept for always; `/approve forget` makes room.";
+pub const NOT_FOR_ALWAYS: &str = "The list of permanent approvals is full; `/approve forget` clears it.";
 
 /// The addition to a longer approval if the list of kinds of this conversation is full.
-pub const NOT_FOR_LONGER: &str =
-    "This conversation keeps no further kind of action as approved; `/approve forget` makes room.";
+pub const NOT_FOR_LONGER: &str = "The list of approvals for this conversation is full; `/approve forget` clears it.";
 
 /// The addition to a longer approval of an action without a kind that could be remembered.
-pub const NO_KIND: &str = "An action of this kind cannot be approved for longer.";
+pub const NO_KIND: &str = "This kind of action cannot be approved for longer.";
 
 /// The mark at the end of a shortened text.
 const CUT: &str = "…";
@@ -144,16 +143,16 @@ fn how(question: &Question, has_buttons: bool, now_ms: i64) -> String {
         words.push_str(&numbered(question));
         words.push(' ');
     } else if is_asked_of_a_chat(question) {
-        words.push_str("Whoever asked wrote in the name of this chat, and a button is pressed by a person: they answer with words, and only an admin of this host with a button.\n\n");
+        words.push_str("The request was sent in the name of this chat, so only admins of this host can use the buttons. Please answer in text.\n\n");
         words.push_str(&numbered(question));
         words.push(' ');
     }
     let time = in_words(Duration::from_millis(u64::try_from(question.expires_at_ms - now_ms).unwrap_or_default()));
-    let otherwise = match question.kind {
-        Kind::Approval => "it is not done",
-        Kind::Choice { .. } => "it goes on without one",
+    // Writing into a `String` cannot fail.
+    let _ = match question.kind {
+        Kind::Approval => write!(words, "Denied automatically in {time}."),
+        Kind::Choice { .. } => write!(words, "Without an answer within {time}, the agent continues without one."),
     };
-    let _ = write!(words, "Without an answer within {time} {otherwise}.");
     words
 }
 
@@ -181,7 +180,7 @@ fn numbered(question: &Question) -> String {
 /// Returns the reply to text that was perhaps meant as an answer and is none.
 pub fn once_more(question: &Question) -> String {
     format!(
-        "That answers nothing; the question still waits.\n\n{} What else you write next goes to the agent.",
+        "That didn't match an option; the question is still open.\n\n{} Anything else that you write next goes to the agent.",
         numbered(question)
     )
 }
@@ -198,18 +197,16 @@ fn in_words(time: Duration) -> String {
 /// Describes the outcome of a question.
 pub fn outcome(question: &Question, answer: &Answer) -> String {
     match answer {
-        Answer::Approved(Verdict::Once) => "Approved, this once.".to_owned(),
+        Answer::Approved(Verdict::Once) => "Approved once.".to_owned(),
         Answer::Approved(Verdict::Session) => "Approved for this conversation.".to_owned(),
-        Answer::Approved(Verdict::Always) => "Approved for always.".to_owned(),
+        Answer::Approved(Verdict::Always) => "Approved permanently.".to_owned(),
         Answer::Denied { why: None } => "Denied.".to_owned(),
         Answer::Denied { why: Some(why) } => format!("Denied: {}", cut(why, DENIAL_CHARS_MAX)),
         Answer::Chosen(number) => {
             format!("Chosen: {}", question.options.get(*number).map(|option| option.label.as_str()).unwrap_or_default())
         }
         Answer::Said(words) => format!("Answered: {}", cut(words, DENIAL_CHARS_MAX)),
-        Answer::Unanswered if question.kind == Kind::Approval => {
-            "Nobody answered in time, so it is not done.".to_owned()
-        }
+        Answer::Unanswered if question.kind == Kind::Approval => "Denied, because nobody answered in time.".to_owned(),
         Answer::Unanswered => "Nobody answered in time.".to_owned(),
         Answer::Gone => NO_LONGER_OPEN.to_owned(),
     }
@@ -227,8 +224,8 @@ pub fn among(outcome: &str, question: &Question, left: usize) -> String {
 /// Describes the number of open questions.
 pub fn left_over(left: usize) -> String {
     match left {
-        1 => "One more question waits here.".to_owned(),
-        left => format!("{left} more questions wait here."),
+        1 => "One more question is open.".to_owned(),
+        left => format!("{left} more questions are open."),
     }
 }
 

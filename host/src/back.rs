@@ -48,7 +48,7 @@ pub async fn tell(host: Arc<Host>, flag: String) {
     }
     let changes = vec![Change::Flag { key: FLAG.to_owned(), value: None }];
     let order = CommandTx { inbox: None, changes, reply, now_ms: host.now_ms() };
-    if let Some(ids) = host.until_written("the word after a restart", || host.store.command(order.clone())).await {
+    if let Some(ids) = host.until_written("the notice after a restart", || host.store.command(order.clone())).await {
         host.carry(ids, order.reply).await;
     }
 }

@@ -182,7 +182,7 @@ async fn offer_code(
     reply.code = tells_code.then(|| request.hash.clone());
     let offer = PairingOffer { request, reply: Some(reply.clone()) };
     let write = || host.store.drop_event(id, "a stranger", Some(offer.clone()));
-    if let Some(Some(delivery)) = host.until_written("an offer to a stranger", write).await {
+    if let Some(Some(delivery)) = host.until_written("a pairing offer", write).await {
         host.carry(vec![delivery], vec![reply]).await;
     }
 }

@@ -59,7 +59,7 @@ pub async fn pass_on(host: Arc<Host>, passed: PassedOn) {
         delivery.in_reply_to = Some(inbox);
     }
     let order = CommandTx { inbox: Some(inbox), changes: Vec::new(), reply: vec![delivery], now_ms: host.now_ms() };
-    if let Some(ids) = host.until_written("a text that is passed on", || host.store.command(order.clone())).await {
+    if let Some(ids) = host.until_written("a forwarded text", || host.store.command(order.clone())).await {
         host.carry(ids, order.reply).await;
     }
     drop(permit);
@@ -90,10 +90,10 @@ async fn find(host: &Host, place: &Place, to: &str) -> (Address, Option<String>)
         Err(why) => why,
     };
     if let Some(address) = as_written(host, to) {
-        tracing::warn!(instance = %place.instance, chat = %place.chat.id, to, "what goes there waits: {why}");
+        tracing::warn!(instance = %place.instance, chat = %place.chat.id, to, "delivery waits for its target: {why}");
         return (address, None);
     }
-    tracing::warn!(instance = %place.instance, chat = %place.chat.id, to, "it is not delivered there, and stays here: {why}");
+    tracing::warn!(instance = %place.instance, chat = %place.chat.id, to, "target not found, so the reply goes to the chat of origin: {why}");
     (origin, Some(format!("(not delivered to {to:?}: {why})")))
 }
 

@@ -358,7 +358,7 @@ impl Dispatcher {
     fn meant_for_the_agent(&mut self, arrived: Arrived) -> Option<Arrived> {
         let event = arrived.event.get();
         let why = match event.kind {
-            EventKind::Message if event.text.trim().is_empty() && event.attachments.is_empty() => "nothing was said",
+            EventKind::Message if event.text.trim().is_empty() && event.attachments.is_empty() => "empty message",
             EventKind::Message if is_for_another(event) => "a command for another account",
             EventKind::Message => {
                 let participates = self.routes.participates(MAIN_PROFILE, &arrived.instance, &event.chat);
@@ -569,7 +569,7 @@ impl Dispatcher {
                 self.forget_aside(&over.key);
                 if over.broken {
                     // The events of the lane are in the inbox; only another run of the host finds them there.
-                    tracing::error!(session = %over.key, "a session's lane broke; the host restarts to pick up its work");
+                    tracing::error!(session = %over.key, "session actor failed; the host restarts to recover its work");
                     self.host.broken.cancel();
                 }
                 self.say_drained();
@@ -610,7 +610,7 @@ impl Dispatcher {
             DeliveryNews::Over(over) => {
                 self.outbox.over(&over);
                 if over.broken {
-                    tracing::error!(target = ?over.key, "an outbox lane broke; the host restarts to pick up its work");
+                    tracing::error!(target = ?over.key, "delivery queue failed; the host restarts to recover its work");
                     self.host.broken.cancel();
                 }
                 self.say_drained();
@@ -787,7 +787,7 @@ fn owner_of(instance: &str, event: &Event, tier: Tier) -> Option<String> {
 /// Reads the permanently approved kinds of action from the store.
 fn approved(kept: Option<&str>) -> BTreeSet<String> {
     let read = kept.map(serde_json::from_str).transpose().inspect_err(|error| {
-        tracing::error!(%error, "what was approved for always cannot be read; it is asked for again");
+        tracing::error!(%error, "permanent approvals could not be read; the actions need approval again");
     });
     read.ok().flatten().unwrap_or_default()
 }

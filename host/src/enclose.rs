@@ -40,7 +40,7 @@ pub async fn from_reply(host: &Host, instance: &str, session: &SessionId, reply:
     let mut files = Vec::new();
     for source in named {
         if files.len() == FILES_MAX {
-            let why = format!("at most {FILES_MAX} files go with one reply");
+            let why = format!("a reply can have at most {FILES_MAX} files");
             say(&mut text, &not_attached(&name_of(source), &why));
             continue;
         }
@@ -49,10 +49,10 @@ pub async fn from_reply(host: &Host, instance: &str, session: &SessionId, reply:
             Ok(Ok(Some(file))) => files.push(as_it_came(host, session, file).await),
             Ok(Ok(None)) => say(&mut text, &not_attached(&name_of(source), &no_files(instance))),
             Ok(Err(error)) => {
-                tracing::warn!(instance, %error, "a file of a reply is not sent");
+                tracing::warn!(instance, %error, "file of a reply not sent");
                 say(&mut text, &why_not(host, instance, source, &error));
             }
-            Err(_) => say(&mut text, &not_attached(&name_of(source), "it did not arrive in time")),
+            Err(_) => say(&mut text, &not_attached(&name_of(source), "the transfer timed out")),
         }
     }
     if as_documents {
@@ -75,7 +75,7 @@ async fn as_it_came(host: &Host, session: &SessionId, file: OutMedia) -> OutMedi
         Ok(Some(name)) => renamed(file, &name),
         Ok(None) => file,
         Err(error) => {
-            tracing::warn!(%session, %error, "how a file was called that came in cannot be read");
+            tracing::warn!(%session, %error, "original name of a received file could not be read");
             file
         }
     }
@@ -206,8 +206,8 @@ fn why_not(host: &Host, instance: &str, source: FileSource<'_>, error: &OutError
             too_large(name, *size, &who, *bytes_max)
         }
         OutError::NotFetched { source: why, .. } => not_attached(&name_of(source), &why.to_string()),
-        OutError::NotData { why } => not_attached(&name_of(source), &format!("it is not written out as base64: {why}")),
-        _ => not_attached(&name_of(source), "the host may not send it or cannot read it"),
+        OutError::NotData { why } => not_attached(&name_of(source), &format!("its inline data cannot be read: {why}")),
+        _ => not_attached(&name_of(source), "the host cannot read it or is not allowed to send it"),
     }
 }
 
@@ -228,7 +228,7 @@ fn megabytes(bytes: u64) -> String {
 }
 
 fn no_files(instance: &str) -> String {
-    format!("{instance} carries no files")
+    format!("{instance} does not support files")
 }
 
 fn not_attached(name: &str, why: &str) -> String {

@@ -108,12 +108,12 @@ pub fn put(mut event: Event, fetched: &[(String, Attachment)]) -> Event {
 /// Requests the files of an event from the platform, each within its own deadline.
 pub async fn fetch(host: Arc<Host>, instance: Arc<str>, adapter: Option<AdapterHandle>, event: Event) -> Fetched {
     let Some(adapter) = linked(&host, &instance, adapter).await else {
-        return Fetched::nothing(&host, &instance, &event, "the instance it came through is not there any more");
+        return Fetched::nothing(&host, &instance, &event, "its instance no longer exists");
     };
     // A program declares its capabilities only once it has started.
     if !adapter.capabilities().fetch {
-        tracing::warn!(%instance, "the adapter names a file that it cannot bring; its author has to declare `fetch`");
-        return Fetched::nothing(&host, &instance, &event, "its adapter cannot bring it");
+        tracing::warn!(%instance, "file without a declared capability `fetch` (adapter bug)");
+        return Fetched::nothing(&host, &instance, &event, "its adapter cannot fetch files");
     }
     let bytes_max = host.media.bytes_max();
     let mut fetched = Fetched::new(&host, &instance);
@@ -145,12 +145,12 @@ async fn linked(host: &Host, instance: &str, mut adapter: Option<AdapterHandle>)
 async fn bring(adapter: &AdapterHandle, file: Attachment, bytes_max: u64) -> Attachment {
     let reference = file.fetch.as_deref().unwrap_or_default();
     if reference.len() > FETCH_BYTES_MAX {
-        return file.not_fetched(format!("its adapter says in more than {FETCH_BYTES_MAX} bytes where it is"));
+        return file.not_fetched(format!("the reference of its adapter is longer than {FETCH_BYTES_MAX} bytes"));
     }
     let within = FILE_TIMEOUT + Duration::from_secs(file.size.min(bytes_max) / BYTES_PER_S_MIN);
     let brought = ask(adapter, &file, within).await;
     if let Some(note) = &brought.note {
-        tracing::info!(instance = %adapter.instance(), size = file.size, note, "a file was not fetched");
+        tracing::info!(instance = %adapter.instance(), size = file.size, note, "file not fetched");
     }
     brought
 }
@@ -167,7 +167,7 @@ async fn ask(adapter: &AdapterHandle, file: &Attachment, within: Duration) -> At
             Ok(brought) => return checked(file, brought),
             // The link or the adapter was lost during the transfer.
             Err(error) if error.code == "unavailable" => why = error.message,
-            Err(error) if error.code == "timeout" => return file.clone().not_fetched("it did not arrive in time"),
+            Err(error) if error.code == "timeout" => return file.clone().not_fetched("the transfer timed out"),
             Err(error) => return file.clone().not_fetched(error.message),
         }
     }
@@ -182,13 +182,13 @@ fn checked(file: &Attachment, brought: Attachment) -> Attachment {
             let (mime, name) = (known(brought.mime, &file.mime), known(brought.name, &file.name));
             Attachment::new(id, file.kind.clone(), mime, name, brought.size)
         }
-        Some(_) => file.clone().not_fetched("its adapter wrote it to no place of the host's"),
-        None => file.clone().not_fetched(brought.note.unwrap_or_else(|| "its adapter did not bring it".to_owned())),
+        Some(_) => file.clone().not_fetched("its adapter wrote it outside the media folder"),
+        None => file.clone().not_fetched(brought.note.unwrap_or_else(|| "its adapter did not fetch it".to_owned())),
     }
 }
 
 fn beyond(file: Attachment) -> Attachment {
-    file.not_fetched(format!("of one message {FILES_MAX} files are fetched"))
+    file.not_fetched(format!("only {FILES_MAX} files of a message are fetched"))
 }
 
 fn is_away(file: &Attachment) -> bool {

@@ -130,9 +130,9 @@ fn sentences(text: Option<&FileText>, mark: &str, path: Option<&str>, is_file: b
         }
         Some(FileText::Extracted(extracted)) => {
             let part = match extracted.is_whole {
-                true => "the text that was extracted from the PDF file".to_owned(),
+                true => "the text extracted from the PDF file".to_owned(),
                 false => {
-                    format!("the first {} bytes of the text that was extracted from the PDF file", extracted.text.len())
+                    format!("the first {} bytes of the text extracted from the PDF file", extracted.text.len())
                 }
             };
             sentences.push(encloses(part));
@@ -233,25 +233,25 @@ mod tests {
             (whole(), true, lines(&format!("the full text of the file. {at}"))),
             (part(), true, lines(&format!("the first 3 bytes of its text. {at}"))),
             (part(), false, lines("the first 3 bytes of its text. The rest of the text is not available.]")),
-            (pdf(true, false, None), false, lines("the text that was extracted from the PDF file.]")),
+            (pdf(true, false, None), false, lines("the text extracted from the PDF file.]")),
             (
                 pdf(true, false, Some("1 page of 2 could not be read.")),
                 true,
-                lines(&format!("the text that was extracted from the PDF file. 1 page of 2 could not be read. {at}")),
+                lines(&format!("the text extracted from the PDF file. 1 page of 2 could not be read. {at}")),
             ),
             (
                 pdf(false, true, None),
                 true,
                 lines(&format!(
-                    "the first 3 bytes of the text that was extracted from the PDF file. Use `terminal` to read the \
-                     whole extracted text at \"../h/media/x/in/{ID}.txt\" or the file at \"../h/media/x/in/{ID}\".]"
+                    "the first 3 bytes of the text extracted from the PDF file. Use `terminal` to read the whole \
+                     extracted text at \"../h/media/x/in/{ID}.txt\" or the file at \"../h/media/x/in/{ID}\".]"
                 )),
             ),
             (
                 pdf(false, true, None),
                 false,
                 lines(
-                    "the first 3 bytes of the text that was extracted from the PDF file. The rest of the text is not \
+                    "the first 3 bytes of the text extracted from the PDF file. The rest of the text is not \
                      available.]",
                 ),
             ),

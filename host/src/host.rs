@@ -209,7 +209,7 @@ impl Host {
             Some(next) => match next.would_start().await {
                 Ok(()) => true,
                 Err(problems) => {
-                    tracing::error!("the host keeps running, because it would not start again:\n{problems}");
+                    tracing::error!("not restarted: the host would not start again:\n{problems}");
                     false
                 }
             },
@@ -372,18 +372,18 @@ impl Host {
             match commit().await {
                 Ok(value) => return Some(value),
                 Err(error @ (StoreError::DiskFull { .. } | StoreError::Disk { .. } | StoreError::Busy { .. })) => {
-                    tracing::error!(what, %error, "not written, trying again");
+                    tracing::error!(what, %error, "commit failed, retrying");
                     self.parking.run_until_cancelled(tokio::time::sleep(wait)).await?;
                     wait = (wait * 2).min(WRITE_AGAIN_AFTER_MAX);
                 }
                 Err(StoreError::Closed) => return None,
                 // Another change came first: a late report about a handoff or a turn that is over.
                 Err(error @ StoreError::Conflict { .. }) => {
-                    tracing::warn!(what, %error, "not written, since it is over");
+                    tracing::warn!(what, %error, "commit skipped: already finished");
                     return None;
                 }
                 Err(error) => {
-                    tracing::error!(what, %error, "not written");
+                    tracing::error!(what, %error, "commit failed");
                     return None;
                 }
             }
@@ -393,10 +393,8 @@ impl Host {
     /// Returns the reason for which the host takes no new events, if it takes none.
     pub fn takes_nothing(&self) -> Option<&'static str> {
         match (self.draining.is_cancelled(), self.rests.load(Ordering::Relaxed)) {
-            (true, _) => Some("the host is stopping and begins nothing new"),
-            (false, true) => {
-                Some("the host is draining and begins nothing new; `hermes-host drain --undo` lets it go on")
-            }
+            (true, _) => Some("the host is stopping and starts nothing new"),
+            (false, true) => Some("the host is draining and starts nothing new; `hermes-host drain --undo` ends that"),
             (false, false) => None,
         }
     }

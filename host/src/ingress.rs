@@ -190,7 +190,7 @@ fn room_for(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit,
 
 fn busy() -> CallError {
     let mib = WAITING_BYTES_MAX >> 20;
-    let why = format!("the host holds as many events that wait as it takes ({mib} MiB); hand this one in again later");
+    let why = format!("the event buffer of the host is full ({mib} MiB); emit this event again later");
     CallError::new("busy", why)
 }
 
@@ -265,13 +265,13 @@ impl Tallies {
                 desk.host.count_refused_event();
                 let Some(count) = self.refused.due(now_ms) else { return };
                 let why = one_line(&error.message, REFUSED_CHARS_MAX);
-                tracing::warn!(%instance, count, "refused an event of this adapter: {why}; its author must fix it");
+                tracing::warn!(%instance, count, "rejected an invalid event: {why} (adapter bug)");
             }
             Ok(Emitted::New { inbox_id: NOT_KEPT }) => {
                 let Some(count) = self.strangers.due(now_ms) else { return };
                 tracing::info!(
                     %instance, count,
-                    "unknown senders write too much: these messages were acknowledged and not stored"
+                    "unknown senders exceed their rate limit; these messages were acknowledged and not stored"
                 );
             }
             _ => {}
@@ -439,7 +439,7 @@ async fn written(host: &Host, new: NewInbox, event: &Event, waits: bool) -> Resu
         match accepted {
             Err(error @ (StoreError::DiskFull { .. } | StoreError::Disk { .. } | StoreError::Busy { .. })) if waits => {
                 if wait == AGAIN_AFTER {
-                    tracing::warn!(instance = new.instance, %error, "an event waits to be written");
+                    tracing::warn!(instance = new.instance, %error, "event could not be committed; retrying");
                     // The files are kept for as long.
                     host.media.named(&new.instance, crate::fetching::files(event));
                 }
@@ -458,7 +458,7 @@ fn read(payload: Vec<u8>, bytes_max: usize) -> Result<(Box<Event>, String), Call
     if payload.len() > bytes_max {
         return Err(CallError::new(
             "too_large",
-            format!("an event has at most {bytes_max} bytes, this one {}", payload.len()),
+            format!("an event may have at most {bytes_max} bytes, but this one has {}", payload.len()),
         ));
     }
     let text = String::from_utf8(payload).map_err(|_| CallError::new("invalid", "the event is not UTF-8"))?;

@@ -84,12 +84,12 @@ impl Media {
         let id = self.new_id();
         let folder = self.incoming(instance);
         private_folder(&folder)
-            .map_err(|error| CallError::new("unavailable", format!("the media folder cannot be made: {error}")))?;
+            .map_err(|error| CallError::new("unavailable", format!("the media folder cannot be created: {error}")))?;
         let begun = self.waiting.begins(instance, &id, wanted.size.unwrap_or(0), self.clock.now_ms());
         // Nothing waits for the removal; the sweep removes what remains.
         drop(unlink(begun.gone.into_iter().map(|gone| folder.join(gone))));
         if !begun.has_room {
-            let why = "too many files of this instance wait until it is known whether their senders may speak here";
+            let why = "too many files of this instance wait for the access check of their senders; try again later";
             return Err(CallError::new("busy", why));
         }
         let path = folder.join(&id);
@@ -103,7 +103,7 @@ impl Media {
     /// Fails if the file is missing, is no regular file, or is too large.
     pub async fn commit(&self, instance: &str, id: &str) -> Result<Committed, CallError> {
         if !is_id(id) {
-            return Err(CallError::new("invalid", "this is no id of media.create"));
+            return Err(CallError::new("invalid", "the id was not issued by media.create"));
         }
         let path = self.incoming(instance).join(id);
         let (bytes_max, written) = (self.bytes_max, path.clone());
@@ -209,23 +209,23 @@ fn too_large(bytes_max: u64) -> CallError {
 }
 
 fn check(path: PathBuf, bytes_max: u64) -> Result<Committed, CallError> {
-    let missing = |error: std::io::Error| CallError::new("not_found", format!("the file is not there: {error}"));
+    let missing = |error: std::io::Error| CallError::new("not_found", format!("the file does not exist: {error}"));
     // A link would let an adapter name any file of the host's user.
     let meta = std::fs::symlink_metadata(&path).map_err(missing)?;
     if !meta.is_file() {
-        return Err(CallError::new("invalid", "what lies there is no plain file"));
+        return Err(CallError::new("invalid", "the path is not a regular file"));
     }
     let file = open_plain(&path).map_err(missing)?;
     // The check applies to the open file, because the name may lead elsewhere by now.
     let meta = file.metadata().map_err(missing)?;
     if !meta.is_file() {
-        return Err(CallError::new("invalid", "what lies there is no plain file"));
+        return Err(CallError::new("invalid", "the path is not a regular file"));
     }
     // A second hard link may lead to a file from outside, which can still be changed there.
     if meta.nlink() > 1 {
         return Err(CallError::new(
             "invalid",
-            format!("the file has {} names (hard links); write a file of its own, or copy it", meta.nlink()),
+            format!("the file has {} hard links; write a separate file or a copy", meta.nlink()),
         ));
     }
     let mut file = file.take(bytes_max.saturating_add(1));
@@ -300,7 +300,7 @@ mod tests {
         std::fs::hard_link(&outside, &slot.path).unwrap();
         let refused = media.commit("chat", &slot.id).await.unwrap_err();
         assert_eq!(refused.code, "invalid");
-        assert!(refused.message.contains("2 names (hard links)"), "{refused}");
+        assert!(refused.message.contains("2 hard links"), "{refused}");
         assert!(outside.exists());
     }
 

@@ -12,7 +12,7 @@ use crate::store::{Change, CommandTx, NewDelivery, NewMessage, StoreError};
 
 /// The reason for which no transcript contains a message.
 pub const NOT_MIRRORED: &str =
-    "it is in no transcript: no one conversation goes on in that chat, or several people have one each";
+    "not added to a transcript: that chat has no conversation, or several people have one each";
 
 /// Owes a delivery and adds its text to the transcript of the session in its chat. Returns the delivery, and the reason
 /// if no transcript contains its text.

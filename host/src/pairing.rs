@@ -158,19 +158,22 @@ impl Pairing {
                 let done = Change::PairingDone { request, counted_as: counted_as.to_owned() };
                 let changes = vec![Change::Grant(grant.clone()), done];
                 grants.insert(grant);
-                let said = Ok(format!("{who} may write to the agent on {instance} from now on."));
+                let said = Ok(format!("{who} can now write to the agent on {instance}."));
                 Settled { changes, worked, said }
             }
             Approval::Over(how) => refused(Vec::new(), over(how, instance)),
-            Approval::Empty => refused(Vec::new(), "That is no code; one has eight letters and digits.".to_owned()),
+            Approval::Empty => {
+                refused(Vec::new(), "That is not a valid code; a code has eight letters and digits.".to_owned())
+            }
             Approval::Wrong { left } => {
                 let more = more_wrong(left);
-                let words =
-                    format!("That code is not open on {instance}; after {more}, your codes are refused for a while.");
+                let words = format!(
+                    "No pending request on {instance} has this code; after {more}, your codes are refused for a while."
+                );
                 refused(self.wrong_codes(counted_as), words)
             }
             Approval::Locked { .. } => {
-                let words = "Your codes are locked after too many wrong ones; try again later, or clear the lock with \
+                let words = "You entered too many wrong codes; try again later, or clear the lock with \
                              `hermes-host pairing clear`.";
                 refused(self.wrong_codes(counted_as), words.to_owned())
             }
@@ -216,17 +219,17 @@ impl Pairing {
             PairingChange::Revoke { instance, user } => {
                 if grants.remove(&instance, &user).is_none() {
                     let words =
-                        format!("{user} holds no grant on {instance}; `hermes-host pairing list` shows who does");
+                        format!("{user} has no grant on {instance}; `hermes-host pairing list` shows the grants");
                     let reply = ControlReply::error(ErrorKind::NotFound, words);
                     return Changed { reply, changes: Vec::new(), worked: None };
                 }
-                let words = format!("{user} may no longer write to the agent on {instance}.");
+                let words = format!("{user} can no longer write to the agent on {instance}.");
                 let changes = vec![Change::Revoke { instance, user }];
                 Changed { reply: ControlReply::done(words), changes, worked: None }
             }
             PairingChange::Clear { instance } => {
                 self.book.clear(instance.as_deref());
-                let reply = ControlReply::done("Open codes and lockouts are forgotten.");
+                let reply = ControlReply::done("Pending codes and lockouts were cleared.");
                 Changed { reply, changes: vec![Change::ClearPairing { instance }], worked: None }
             }
         }
@@ -258,7 +261,7 @@ impl Dispatcher {
         if told.len() >= TOLD_MAX {
             told.clear();
         }
-        tracing::info!(instance, sender = ?stranger.1, why, "somebody who may not speak here gets no answer");
+        tracing::info!(instance, sender = ?stranger.1, why, "message of a sender without access ignored");
         told.insert(stranger);
     }
 
@@ -277,7 +280,7 @@ impl Dispatcher {
                     self.host.codes.forget(&request.hash);
                     changes.push(Change::PairingDone { request, counted_as });
                 }
-                Met::Welcome(changes, "Welcome. You may write to the agent here.".to_owned())
+                Met::Welcome(changes, "Welcome! You can write to the agent here now.".to_owned())
             }
             (changes, Err(_)) => {
                 self.note(crate::clerk::Note::Changes(changes));
@@ -295,13 +298,13 @@ impl Dispatcher {
             Offer::New { code, request } => {
                 self.host.codes.keep(&request.hash, code);
                 let words = format!(
-                    "I do not know you yet. Ask whoever runs this host to enter:\n\n\
+                    "You are not authorized yet. Ask the operator of this host to run:\n\n\
                      `hermes-host pairing approve {instance} {STAND_IN}`\n\nThe code works once and for a limited time.",
                 );
                 Met::Offer(request, words)
             }
             Offer::Reminder { request } => {
-                let words = "Your code still waits for approval by whoever runs this host.".to_owned();
+                let words = "Your code is still waiting for approval by the operator of this host.".to_owned();
                 Met::Offer(request, words)
             }
             Offer::Quiet { why } => Met::Silence(why),
@@ -327,9 +330,9 @@ impl Dispatcher {
             Claim::Wrong { left: None } => "No conversation is offered with this code.".to_owned(),
             Claim::Wrong { left: Some(left) } => {
                 let more = more_wrong(left);
-                format!("No conversation is offered with this code; after {more} none is taken from you for a while.")
+                format!("No conversation is offered with this code; after {more}, your codes are refused for a while.")
             }
-            Claim::Locked => "You sent too many wrong codes; none is taken from you for a while.".to_owned(),
+            Claim::Locked => "You sent too many wrong codes. Please try again later.".to_owned(),
         };
         Err((words, self.pairing.wrong_codes(&by.counted_as())))
     }
@@ -362,7 +365,9 @@ impl Dispatcher {
         match self.pairing.book.invite(instance, self.host.now_ms(), random) {
             Some((code, request)) => {
                 self.host.codes.keep(&request.hash, code);
-                let words = format!("Whoever sends me `{STAND_IN}` in a direct message here is let in, once.");
+                let words = format!(
+                    "Invitation created: the first person to send me `{STAND_IN}` in a direct message here gets access."
+                );
                 (vec![Change::PairingRequest(request)], words)
             }
             None => (Vec::new(), "Too many invitations are open here; `/pair list` shows them.".to_owned()),
@@ -383,7 +388,7 @@ impl Dispatcher {
                 (user, name) => format!("- {name} ({user})"),
             })
             .collect();
-        if lines.is_empty() { "Nobody waits here.".to_owned() } else { lines.join("\n") }
+        if lines.is_empty() { "No pending requests here.".to_owned() } else { lines.join("\n") }
     }
 
     /// Handles a request of the operator.
@@ -415,7 +420,7 @@ pub(crate) async fn welcome(host: Arc<Host>) {
     let newcomers = match host.store.newcomers().await {
         Ok(newcomers) => newcomers,
         Err(error) => {
-            tracing::error!(%error, "new users cannot be read from the database; the next start of the host notifies them");
+            tracing::error!(%error, "new users could not be read from the database; the next start of the host notifies them");
             return;
         }
     };
@@ -480,14 +485,14 @@ pub(crate) fn who(denied: &Denied) -> Option<(&str, String)> {
 /// Describes why a code of this host is not valid, and the next step.
 fn over(how: Over, instance: &str) -> String {
     let words = match how {
-        Over::Replaced => "a newer one replaced it, which stands in the last offer to the same person",
-        Over::Expired => "it is too old; whoever got it gets another with their next message",
-        Over::Used => "it was used already",
+        Over::Replaced => "a newer code in the last offer to the same person replaced it",
+        Over::Expired => "it has expired, and its holder gets a new one with their next message",
+        Over::Used => "it has already been used",
         Over::OtherWay => {
-            return format!("That code was handed out: whoever sends it to the agent on {instance} is let in.");
+            return format!("That code is an invitation; its holder has to send it to the agent on {instance}.");
         }
     };
-    format!("That code is not open on {instance} any more: {words}.")
+    format!("That code is no longer valid on {instance}: {words}.")
 }
 
 fn bounds(limits: &LimitsConfig) -> PairingLimits {

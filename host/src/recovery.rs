@@ -132,12 +132,12 @@ async fn hear(host: &Arc<Host>, rows: Vec<InboxRow>) -> Result<(), StoreError> {
                     .await;
             }
             Err(error) => {
-                tracing::error!(inbox = %row.id, %error, "an event in the inbox cannot be read");
+                tracing::error!(inbox = %row.id, %error, "inbox event could not be read");
                 unreadable.push(row.id);
             }
         }
     }
-    for (ids, why) in [(unreadable, "cannot be read"), (over, "its task is over")] {
+    for (ids, why) in [(unreadable, "cannot be read"), (over, "its task has ended")] {
         if ids.is_empty() {
             continue;
         }

@@ -66,7 +66,7 @@ async fn render_there(adapter: &AdapterHandle, markdown: &str, limit: u32) -> Op
     let answer = match adapter.hint(method::RENDER, call).await {
         Ok(answer) => answer,
         Err(error) => {
-            tracing::warn!(instance = %adapter.instance(), %error, "rendered plainly instead");
+            tracing::warn!(instance = %adapter.instance(), %error, "adapter could not render the text; using plain text");
             return None;
         }
     };
@@ -75,11 +75,11 @@ async fn render_there(adapter: &AdapterHandle, markdown: &str, limit: u32) -> Op
             Some(parts.into_iter().map(|part| new_part(part.text, Format::Native, part.source)).collect())
         }
         Ok(parts) => {
-            tracing::warn!(instance = %adapter.instance(), parts = parts.len(), "rendered plainly instead");
+            tracing::warn!(instance = %adapter.instance(), parts = parts.len(), "adapter could not render the text; using plain text");
             None
         }
         Err(error) => {
-            tracing::warn!(instance = %adapter.instance(), %error, "rendered plainly instead");
+            tracing::warn!(instance = %adapter.instance(), %error, "adapter could not render the text; using plain text");
             None
         }
     }

@@ -59,9 +59,9 @@ pub fn rule_of(end_reason: &str) -> Option<&'static str> {
 /// Returns the notice for the chat.
 pub fn notice(reason: &str) -> &'static str {
     match reason {
-        DAILY => "A new day, a new conversation: the former one is kept, and `/sessions` shows it.",
+        DAILY => "New day, new conversation. The previous one is kept; `/sessions` lists it.",
         _ => {
-            "This conversation was idle for long, so a new one begins. The former one is kept, and `/sessions` shows it."
+            "This conversation was idle for a long time, so a new one starts. The previous one is kept; `/sessions` lists it."
         }
     }
 }
@@ -70,12 +70,12 @@ pub fn notice(reason: &str) -> &'static str {
 pub fn note(reason: &str) -> &'static str {
     match reason {
         DAILY => {
-            "[Note: this chat begins a new conversation every day, and this is the first message of today's. \
-             The former one is kept, but you do not see it.]"
+            "[Note: this chat starts a new conversation every day, and this is the first message of today. \
+             The previous conversation is kept, but you cannot see it.]"
         }
         _ => {
-            "[Note: the former conversation of this chat ended by itself after a long silence, and this is the first \
-             message of a new one. The former one is kept, but you do not see it.]"
+            "[Note: the previous conversation of this chat ended after a long time without messages, and this is the \
+             first message of a new one. The previous conversation is kept, but you cannot see it.]"
         }
     }
 }

@@ -125,7 +125,10 @@ impl Shared {
     async fn kv_set(&self, instance: &Arc<str>, pair: KeyValue) -> Answer {
         let key = pair.key.checked()?;
         if pair.value.len() > KV_VALUE_BYTES_MAX {
-            return Err(CallError::new("too_large", format!("a kept value has at most {KV_VALUE_BYTES_MAX} bytes")));
+            return Err(CallError::new(
+                "too_large",
+                format!("a stored value may have at most {KV_VALUE_BYTES_MAX} bytes"),
+            ));
         }
         let _turn = self.value_writes.turn(instance, key.len() + pair.value.len()).await;
         let scope = self.host.accounts.own(instance, instance);
@@ -327,7 +330,7 @@ impl Shared {
         let (instance, chat) = places.first()?;
         let chat = chat.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&chat.id);
         Some(format!(
-            "{instance} ({}) goes on in it, too, and would lose it; write /new there first, \
+            "{instance} ({}) also uses this conversation and would lose it; send /new there first, \
              or delete it everywhere with `hermes-host session delete {session}`",
             one_line(chat, CHAT_NAME_CHARS_MAX)
         ))
@@ -360,7 +363,7 @@ impl Shared {
         let id = SessionId(call.session_id.clone());
         let row = self.host.store.session(&id).await.map_err(unavailable)?;
         row.filter(|row| row.owner.as_ref() == Some(&owner))
-            .ok_or_else(|| CallError::new("not_found", "there is no such session of this sender"))
+            .ok_or_else(|| CallError::new("not_found", "this sender has no such session"))
     }
 }
 
@@ -373,7 +376,7 @@ impl Key {
     fn checked(&self) -> Result<&str, CallError> {
         match self.key.len() {
             1..=KV_KEY_BYTES_MAX => Ok(&self.key),
-            _ => Err(CallError::new("invalid", format!("a key has 1 to {KV_KEY_BYTES_MAX} bytes"))),
+            _ => Err(CallError::new("invalid", format!("a key must have 1 to {KV_KEY_BYTES_MAX} bytes"))),
         }
     }
 }

@@ -49,7 +49,8 @@ pub async fn resolve(host: &Host, target: &str, origin: Option<&Address>) -> Res
         Target::Local => return Ok(Destination::Local),
         Target::Origin => {
             let origin = origin.cloned().map(Destination::Chat);
-            return origin.ok_or_else(|| "`origin` is the chat that asked, and no chat did; name one".to_owned());
+            return origin
+                .ok_or_else(|| "`origin` is not available, because no chat made this request; name a chat".to_owned());
         }
         Target::Home { instance } => {
             let adapter = adapter(host, &instance)?;
@@ -77,7 +78,7 @@ fn can_be_told(host: &Host, Address { instance, chat }: &Address) -> Result<(), 
     let only_answers = host.adapter(instance).is_some_and(|adapter| !adapter.delivers_later(&chat.id));
     match only_answers {
         true => Err(format!(
-            "{instance} only answers whoever is asking it, so nobody would receive this; name a chat of another instance"
+            "{instance} can't send messages on its own, so nobody would receive this; name a chat of another instance"
         )),
         false => Ok(()),
     }
@@ -111,7 +112,7 @@ pub async fn learn(host: &Host, adapter: &AdapterHandle) {
     let chats = match chats {
         Ok(chats) => chats,
         Err(error) => {
-            tracing::debug!(instance = %adapter.instance(), %error, "the chats of an adapter are not known");
+            tracing::debug!(instance = %adapter.instance(), %error, "chats of an adapter could not be listed");
             return;
         }
     };
@@ -120,7 +121,7 @@ pub async fn learn(host: &Host, adapter: &AdapterHandle) {
     let changes = chats.into_iter().filter(|chat| !chat.id.is_empty()).take(LISTED_MAX).map(saw).collect();
     let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: host.now_ms() };
     if let Err(error) = host.store.command(order).await {
-        tracing::warn!(instance = %adapter.instance(), %error, "the chats of an adapter are not kept");
+        tracing::warn!(instance = %adapter.instance(), %error, "chats of an adapter could not be saved");
     }
 }
 
@@ -139,7 +140,7 @@ pub(crate) fn no_instance(host: &Host, instance: &str) -> String {
         .collect();
     match (nearest(instance, names.iter().map(String::as_str)), names.is_empty()) {
         (Some(near), _) => format!("there is no instance {instance:?}; did you mean {near:?}?"),
-        (None, false) => format!("there is no instance {instance:?}; there are {}", names.join(", ")),
+        (None, false) => format!("there is no instance {instance:?}; the instances are {}", names.join(", ")),
         (None, true) => format!("there is no instance {instance:?}, because no adapter is configured"),
     }
 }
@@ -170,7 +171,7 @@ pub fn no_home(adapter: &AdapterHandle) -> String {
         help => format!(" ({help})"),
     };
     format!(
-        "{instance} has no home channel; write /sethome in the chat that should be it, or home_channel into \
+        "{instance} has no home channel; send /sethome in the chat that should be it, set home_channel in \
          [adapter.{instance}]{help}, or name a chat: {instance}:CHAT"
     )
 }
@@ -191,7 +192,7 @@ async fn named(host: &Host, adapter: &AdapterHandle, name: &str) -> Result<Chat,
                 .take(OFFERED_MAX)
                 .map(|(name, chat)| format!("{} ({name})", id(instance, chat)))
                 .collect();
-            Err(format!("several chats of {instance} go by {name:?}; name one by its id: {}", shown.join(", ")))
+            Err(format!("several chats of {instance} are called {name:?}; name one by its id: {}", shown.join(", ")))
         }
         Named::None(near) => match ask(adapter, &format!("@{name}")).await {
             Some(Ok(Some(chat))) => Ok(chat),
@@ -220,13 +221,13 @@ async fn among(host: &Host, adapter: &AdapterHandle, name: &str) -> Named<Chat> 
 pub(crate) async fn known_place(host: &Host, adapter: &AdapterHandle, place: &str) -> Result<Chat, String> {
     let instance = adapter.instance();
     match place.strip_prefix('@') {
-        _ if place.is_empty() => Err(format!("no chat stands behind {instance}:; write {instance}:CHAT")),
+        _ if place.is_empty() => Err(format!("{instance}: has no chat after the colon; use {instance}:CHAT")),
         Some(name) => named(host, adapter, name).await,
         None => match read(host, adapter, place).await {
             Read::Chat(chat) => Ok(*chat),
             Read::Unread => {
                 let words = unknown(host, adapter, place, "", None).await;
-                Err(format!("{words}; write there once, or `/sethome`, and it is known"))
+                Err(format!("{words}; send a message or `/sethome` there once to make it known"))
             }
             Read::Unknown(words) => Err(words),
         },
@@ -312,7 +313,7 @@ async fn unknown(host: &Host, adapter: &AdapterHandle, place: &str, near: &str, 
     let instance = adapter.instance();
     let mut words = format!("{instance} knows no chat {place:?}");
     if let Some(Err(error)) = answer {
-        let _ = write!(words, ", and it could not be asked ({error})");
+        let _ = write!(words, ", and the platform could not look it up ({error})");
     }
     if !near.is_empty() {
         let _ = write!(words, "; did you mean {near}?");
@@ -321,9 +322,9 @@ async fn unknown(host: &Host, adapter: &AdapterHandle, place: &str, near: &str, 
     let known = known(host, instance).await;
     let shown: Vec<String> = known.iter().take(OFFERED_MAX).map(|known| shown(instance, known)).collect();
     match shown.is_empty() {
-        true => words.push_str("; no chat has spoken there yet"),
+        true => words.push_str("; no chat has sent a message yet"),
         false => {
-            let _ = write!(words, "; it knows {}", shown.join(", "));
+            let _ = write!(words, "; known chats: {}", shown.join(", "));
         }
     }
     words
@@ -351,7 +352,7 @@ fn id(instance: &str, chat: &Chat) -> String {
 /// Returns every known chat of an instance: first those that sent events, then those that were listed.
 async fn known(host: &Host, instance: &str) -> Vec<KnownChat> {
     let mut known = host.store.known_chats(instance).await.unwrap_or_else(|error| {
-        tracing::warn!(instance, %error, "the known chats cannot be read");
+        tracing::warn!(instance, %error, "known chats could not be read");
         Vec::new()
     });
     let (reply, chats) = oneshot::channel();

@@ -20,7 +20,7 @@ pub fn write(home: &Path, session: &SessionId, now_ms: i64, tool: &str, with: &s
     let line: String = format!("{at} {session} {tool} {with}").chars().map(plain).take(LINE_CHARS_MAX).collect();
     tokio::task::spawn_blocking(move || {
         if let Err(error) = append(&path, &line) {
-            tracing::warn!(path = %path.display(), %error, "a use of a tool is not written down");
+            tracing::warn!(path = %path.display(), %error, "tool call could not be logged");
         }
     });
 }

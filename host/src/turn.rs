@@ -15,11 +15,11 @@ pub const GIVEN_UP: &str =
     "Your last message was interrupted by a restart and could not be finished. Please send it again.";
 
 /// The notice about a turn without any output.
-const EMPTY: &str = "The agent finished without an answer. Try it again or ask differently.";
+const EMPTY: &str = "The agent finished without an answer. Please try again or rephrase your message.";
 
 /// The notice about a turn that was inactive for too long.
 const INACTIVE: &str =
-    "The agent was silent for too long, so its turn was ended. Your conversation is intact; try it again.";
+    "The agent was silent for too long, so its turn was ended. Your conversation is intact; please try again.";
 
 /// The mark after a text that was cut.
 const CUT: &str = "\n\n(the rest was cut)";

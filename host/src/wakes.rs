@@ -40,8 +40,8 @@ pub const WOKEN_IN_A_ROW_MAX: u32 = 30;
 const NOBODY: &str = "system:wake";
 
 /// The beginning of the text, so that the agent does not take it for the message of a user.
-const FROM_THE_HOST: &str = "[From the host, said by nobody: something that you left running has news. Tell whoever \
-     you talk to what it means for them, or go on with what waited for it.]";
+const FROM_THE_HOST: &str = "[System: a background job you started has an update. Tell the user what it means, or \
+     continue the work that was waiting for it.]";
 
 /// The content of a wake-up.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ pub async fn take_up(host: &Arc<Host>) {
     let lost = match host.store.take_up_watches(host.epoch, known).await {
         Ok(lost) => lost,
         Err(error) => {
-            tracing::error!(%error, "what an earlier life of the host left in the background cannot be read; the next start tries again");
+            tracing::error!(%error, "background jobs of the previous run could not be read; the next start tries again");
             return;
         }
     };
@@ -135,7 +135,7 @@ pub(crate) async fn again(host: Arc<Host>) {
         let rows = match host.store.waiting_wakes(after).await {
             Ok(rows) => rows,
             Err(error) => {
-                tracing::warn!(%error, "what waits to wake a session cannot be read");
+                tracing::warn!(%error, "waiting wake-ups could not be read");
                 host.tell(HostEvent::Watch(WatchNews::PutBack)).await;
                 return;
             }
@@ -146,7 +146,7 @@ pub(crate) async fn again(host: Arc<Host>) {
             match serde_json::from_str(&row.event) {
                 Ok(event) => due(&host, row, event).await,
                 // The next start drops it.
-                Err(error) => tracing::error!(inbox = %row.id, %error, "an event in the inbox cannot be read"),
+                Err(error) => tracing::error!(inbox = %row.id, %error, "inbox event could not be read"),
             }
         }
     }

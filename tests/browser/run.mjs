@@ -44,13 +44,13 @@ test("a stranger's browser is shown the way in and nothing else", async ({ brows
   await send("Page.navigate", { url: new URL("/", link).href });
   const look = `new Promise((resolve) => { const look = () => document.querySelector("h1") ? resolve(document.querySelector("h1").innerText) : setTimeout(look, 25); look(); })`;
   const { result } = await send("Runtime.evaluate", { expression: look, awaitPromise: true, returnByValue: true });
-  assert.equal(result.value, "This page needs its link");
+  assert.equal(result.value, "Open this page with its link");
   await browser.send("Target.disposeBrowserContext", { browserContextId });
 });
 
 test("a message is delivered, and its answer streams", async ({ page }) => {
   await say(page, "/slow 120 one two three four five six");
-  await page.until(`document.querySelector(".msg.me .status")?.innerText === "delivered to host"`);
+  await page.until(`document.querySelector(".msg.me .status")?.innerText === "sent"`);
   // The message grows before it is complete.
   await page.until(`/^one/.test(document.querySelector(".msg.live .body")?.innerText ?? "")`, "a piece of the answer");
   assert.ok(await page.evaluate(`!document.querySelector("#stop").hidden`));

@@ -197,7 +197,7 @@ fn a_conversation_arrives_in_its_chat_wherever_the_host_dies_on_its_way() {
         until("the next message is answered", 30, || {
             chat.received().iter().any(|text| text.contains("and now?")).then_some(())
         });
-        let opened = chat.received().iter().filter(|text| text.contains("was moved here")).count();
+        let opened = chat.received().iter().filter(|text| text.contains("was moved to this chat")).count();
         assert_eq!(opened, 1, "{point}: it is opened once: {:?}", chat.received());
         settled(&world);
         assert_eq!(world.stop(), Some(0), "{point}: the host ends as asked");

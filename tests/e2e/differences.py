@@ -82,7 +82,7 @@ DIFFERENCES = (
          "`/status` names the conversation by its first words",
          "`/status` names it by a title that a model made",
          "the first words of the user are a sufficient title, so no model makes one; `/title` renames"),
-    says("an unknown command", r"to 7, on the question: There is no command /nonsense\. ⟦code:/help⟧ lists what there is\.",
+    says("an unknown command", r"to 7, on the question: There is no command /nonsense\. ⟦code:/help⟧ lists the commands\.",
          r"to 7, on the question: Unknown command ⟦code:/nonsense⟧\. Type /commands .*", "other wording", "other wording", "the messages have the same meaning"),
     says("stop when nothing runs", r"to 7, on the question: Nothing is running\.", r"to 7, on the question: No active task to stop\.",
          "other wording", "other wording", "the messages have the same meaning"),
@@ -125,7 +125,7 @@ DIFFERENCES = (
          "the whole answer arrives twice, the second marked",
          "a partial answer with its cursor stays, and the model gets a second request" + OR_LOST,
          "at least once, and marked if it may be a duplicate; a partial text is never the last visible message"),
-    says("new", r"to 7, on the question: A new conversation begins\.\nto 7, on the second question: We began at v1\. Told of: nothing else\. <v1>",
+    says("new", r"to 7, on the question: Started a new conversation\.\nto 7, on the second question: We began at v1\. Told of: nothing else\. <v1>",
          r"to 7: ✅ Approved once by User 7\nto 7: ✨ Session reset! Starting fresh\..*\nto 7, on the second question: We began at v1\. "
          r"Told of: nothing else\. <v1>" + UNASKED,
          "`/new` starts at once", "`/new` asks for a confirmation, with buttons",

@@ -93,7 +93,7 @@ def nothing_is_promised(ended, watched, handed):
     assert ended["notify_on_complete"] is False
     assert "poll" in ended["notify_unsupported"]
     assert watched["watch_patterns"] == [] and "poll" in watched["notify_unsupported"]
-    assert handed["result"] == "Seven sheep." and "done at once" in handed["note"], handed
+    assert handed["result"] == "Seven sheep." and "ran in the foreground" in handed["note"], handed
 
 
 def everything_is_promised(ended, watched, handed):
@@ -138,7 +138,7 @@ def test_over_a_chat_what_is_promised_is_kept(place):
 
 
 def test_at_the_terminal_what_is_promised_is_kept(place, terminal):  # noqa: F811 - a fixture
-    one = terminal(place).sees("/quit leaves").types(ASKED).sees("It was promised.")
+    one = terminal(place).sees("/quit exits").types(ASKED).sees("It was promised.")
     ended, watched, (platform, _), handed = told(place.model)
     everything_is_promised(ended, watched, handed)
     assert platform == "terminal"
@@ -160,7 +160,7 @@ def test_the_same_conversation_is_promised_things_where_it_goes_on_in_a_chat(pla
     nothing_is_promised(*[told(place.model)[n] for n in (0, 1, 3)])
     [session] = json.loads(place.cli("session", "list", "--json").stdout)
     place.telegram.says(7, f"/resume {session['id']}")
-    until("it goes on in the chat", lambda: [m for m in place.telegram.from_bot(7) if "You are in" in (m.get("text") or "")])
+    until("it goes on in the chat", lambda: [m for m in place.telegram.from_bot(7) if "Back in" in (m.get("text") or "")])
     place.telegram.says(7, ASKED)
     until("it is promised", lambda: [m for m in place.telegram.from_bot(7) if m.get("text") == "It was promised."])
     everything_is_promised(*[told(place.model)[n] for n in (0, 1, 3)])

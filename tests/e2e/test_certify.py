@@ -52,7 +52,7 @@ def test_a_stage_that_does_not_play_and_a_file_that_is_none_are_said_so(host):
     nothing = one.folder / "nothing.so"
     nothing.write_bytes(b"no library")
     for arguments, words in (
-        ((BIN / "libhermes_adapter_telegram.so", "--sample", broken, "--isolation", "process"), "the stage does not play"),
+        ((BIN / "libhermes_adapter_telegram.so", "--sample", broken, "--isolation", "process"), "the platform simulator failed"),
         ((nothing, "--isolation", "in-process"), "nothing.so"),
     ):
         refused = one.cli("adapter", "certify", *arguments, check=False)

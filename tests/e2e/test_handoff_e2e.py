@@ -12,7 +12,7 @@ from test_model import config
 from test_terminal import terminal  # noqa: F401 - a fixture
 from test_webchat import Page, link
 
-MOVED = "was moved here"
+MOVED = "was moved to this chat"
 MARK = "(possibly repeated)"
 # Destinations: a forum and a private chat with topics, and one of each without.
 HOMES = {"forum": (-100, True), "private topics": (7, True), "group": (-200, False), "private": (8, False)}
@@ -86,7 +86,7 @@ def contents(request):
 def test_five_turns_move_to_a_chat_and_back_and_to_the_page(place, telegram, held, terminal, where):  # noqa: F811 - a fixture
     home, has_topics = HOMES[where]
     one = place(home, topics=has_topics)
-    at = terminal(one).sees("/quit leaves")
+    at = terminal(one).sees("/quit exits")
     for n in range(1, 6):
         at.types(f"turn number {n}").sees(f"answer to <turn number {n}>")
     at.types("/handoff telegram")
@@ -109,8 +109,8 @@ def test_five_turns_move_to_a_chat_and_back_and_to_the_page(place, telegram, hel
     assert MOVED in contents(request)[10]
 
     telegram.says(home, "/return", **{"from": 7 if home < 0 else home, **more})
-    until("it is back", lambda: [m for m in telegram.from_bot(home) if "is back at the terminal" in (m.get("text") or "")])
-    again = terminal(one, "--resume", session).sees("goes on.").types("at home again").sees("answer to <at home again>")
+    until("it is back", lambda: [m for m in telegram.from_bot(home) if "is back in the terminal" in (m.get("text") or "")])
+    again = terminal(one, "--resume", session).sees("Resumed session").types("at home again").sees("answer to <at home again>")
     [request] = held.asked("at home again")
     assert roles(request) == ["user", "assistant"] * 7 + ["user"] and contents(request)[0] == "turn number 1"
     assert "and now from the chat" in contents(request)[12]
@@ -122,7 +122,7 @@ def test_five_turns_move_to_a_chat_and_back_and_to_the_page(place, telegram, hel
     page = Page(link(one))
     chat = page.conversation()
     page.says(chat, f"/claim {code}")
-    page.answers(chat, "You are in")
+    page.answers(chat, "Back in")
     page.says(chat, "on the page")
     page.answers(chat, "answer to <on the page>")
     [request] = held.asked("on the page")
@@ -147,7 +147,7 @@ def test_it_arrives_once_wherever_the_host_is_killed(place, telegram, held, stat
     else:
         held.hold()
     asked = one.cli("handoff", session, "telegram", "--wait", "1", check=False)
-    assert asked.returncode == 3 and "still running there" in asked.stdout, asked
+    assert asked.returncode == 3 and "is still in progress" in asked.stdout, asked
 
     def reached():
         if method is None:
@@ -210,7 +210,7 @@ def test_nobody_else_serves_a_handoff_and_two_people_share_what_arrived(place, t
     second = one.cli("run", check=False)
     assert second.returncode == 1 and "another host" in second.stderr
     meanwhile = one.cli("chat", "--resume", session, "-m", "meanwhile", check=False)
-    assert meanwhile.returncode == 1 and "right now" in meanwhile.stderr, meanwhile
+    assert meanwhile.returncode == 1 and "being handed off" in meanwhile.stderr, meanwhile
     again = one.cli("handoff", session, "webchat", check=False)
     assert again.returncode == 1 and "on its way to telegram already" in again.stderr, again
     held.release()
@@ -226,7 +226,7 @@ def test_nobody_else_serves_a_handoff_and_two_people_share_what_arrived(place, t
     # A chat has the conversation now, so neither the shell nor the terminal can move it.
     for arguments in (("handoff", session, "telegram"), ("handoff", session, "webchat"), ("handoff", "offer", session)):
         refused = one.cli(*arguments, check=False)
-        assert refused.returncode == 1 and "goes on in telegram:Group -100, of boats" in refused.stderr and "/new" in refused.stderr, refused
+        assert refused.returncode == 1 and "continues in telegram:Group -100, of boats" in refused.stderr and "/new" in refused.stderr, refused
     assert handoff(one, session)["state"] == "completed"
     assert one.stop() == 0
     telegram.verdict()
@@ -236,16 +236,16 @@ def test_nobody_else_serves_a_handoff_and_two_people_share_what_arrived(place, t
 def test_what_takes_longer_than_the_terminal_waits_arrives_all_the_same(place, telegram, held, terminal):  # noqa: F811 - a fixture
     # The terminal waits for one minute, and so does this test.
     one = place(-100)
-    at = terminal(one).sees("/quit leaves").types("of boats").sees("answer to <of boats>")
+    at = terminal(one).sees("/quit exits").types("of boats").sees("answer to <of boats>")
     held.hold()
-    at.types("/handoff telegram").sees("still running there", timeout=90)
+    at.types("/handoff telegram").sees("is still in progress", timeout=90)
     session = handoff(one, json.loads(one.cli("session", "list", "--json").stdout)[0]["id"])["session"]
     assert handoff(one, session)["state"] == "running"
     # The terminal shows the place of the conversation until the user begins another one there.
-    at.types("is anybody here?").sees("Not taken: this conversation goes on in telegram").sees(f"/resume {session}")
+    at.types("is anybody here?").sees("Message not sent: this conversation continues in telegram").sees(f"/resume {session}")
     held.release()
     arrives(one, session)
-    at.types("/new").sees("A new conversation begins").types("of cars").sees("answer to <of cars>")
+    at.types("/new").sees("Started a new conversation").types("of cars").sees("answer to <of cars>")
     assert len(openings(telegram, -100)) == 1
     at.types("/quit")
     assert at.ends() == 0

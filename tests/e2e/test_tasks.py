@@ -28,7 +28,7 @@ class Worker(ChatServer):
                 said = last["content"] if isinstance(last["content"], str) else json.dumps(last["content"])
                 if last["role"] == "tool":
                     self.stream([{"content": f"done {said}"}])
-                elif DO in said and "From the host" not in said:
+                elif DO in said and "[System: " not in said:
                     arguments = json.loads(said.split(DO, 1)[1])
                     call = {"name": arguments.pop("tool", "task"), "arguments": json.dumps(arguments)}
                     call = {"index": 0, "id": f"call_{len(outer.requests)}", "type": "function", "function": call}
@@ -41,7 +41,7 @@ class Worker(ChatServer):
     def woken(self):
         """Returns the messages of the host itself, one per wake of a conversation."""
         last = [messages[-1]["content"] for messages in self.requests if messages[-1]["role"] == "user"]
-        return [said for said in last if "From the host" in said]
+        return [said for said in last if "[System: " in said]
 
 
 @pytest.fixture
@@ -120,10 +120,10 @@ def test_a_claim_that_the_host_took_with_it_has_crashed_and_is_given_up_by_the_o
     assert place.cli("task", "show", task["id"]).stdout.startswith(f"{task['id']}  Count the stars\ntask, crashed, tried 1 time\n")
     telegram.says(7, "/agents", **{"from": 7})
     assert f"{task['id']} Count the stars" in telegram.answers(7, 5)[4]
-    assert "given up" in place.cli("task", "cancel", task["id"], "--why", "cloudy").stdout
+    assert "Cancelled task" in place.cli("task", "cancel", task["id"], "--why", "cloudy").stdout
     until("that is told", lambda: any("was given up" in text and "cloudy" in text for _, text in told(telegram, 7)))
     missing = place.cli("task", "cancel", "tnone", check=False)
-    assert missing.returncode == 1 and "no such task" in missing.stderr
+    assert missing.returncode == 1 and "there is no task" in missing.stderr
     again = place.cli("task", "cancel", task["id"], check=False)
     assert again.returncode == 1 and "stays given up" in again.stderr
 
@@ -151,7 +151,7 @@ def test_a_helper_that_is_stopped_ends_with_what_it_runs_and_is_not_said_to_be_d
     answer = telegram.answers(7, 1)[0]
     assert task["id"] in answer, "the agent knows it by the same name"
     if road == "task cancel":
-        assert "given up" in place.cli("task", "cancel", task["id"], "--why", "too loud").stdout
+        assert "Cancelled task" in place.cli("task", "cancel", task["id"], "--why", "too loud").stdout
     else:
         telegram.says(7, f"/agents stop {task['id'][:4]}", **{"from": 7})
     until("its command has ended", lambda: not pathlib.Path(f"/proc/{pid}").exists())
@@ -161,7 +161,7 @@ def test_a_helper_that_is_stopped_ends_with_what_it_runs_and_is_not_said_to_be_d
     if road == "task cancel":
         until("the agent is woken with that", lambda: len(told(telegram, 7)) == 2)
         (woken,) = worker.woken()
-        assert "was not done to its end: too loud" in woken and "is done" not in woken
+        assert "was not completed: too loud" in woken and "is done" not in woken
     else:
         assert telegram.answers(7, 2)[1].startswith(f"Given up: {task['id']}")
     place.kill()
@@ -182,6 +182,6 @@ def test_the_operator_sees_a_command_in_the_background_and_ends_it(place, telegr
     assert command["id"] in place.cli("task", "list").stdout
     telegram.says(7, "/stop", **{"from": 7})
     assert "In the background: 1 command." in telegram.answers(7, 2)[1]
-    assert "is ended" in place.cli("task", "cancel", command["id"]).stdout
+    assert "Stopped command" in place.cli("task", "cancel", command["id"]).stdout
     until("it has ended", lambda: not pathlib.Path(f"/proc/{pid}").exists())
     until("nobody lists it", lambda: task_of(place) == [])

@@ -247,7 +247,7 @@ def test_a_second_poller_is_named_and_waited_for(host, telegram, isolation):
     telegram.fault("getUpdates", "409", times=2)
     one.start()
     state = one.wait_state("telegram", "reconnecting")
-    assert "receives this bot's messages" in state["reason"]
+    assert "receives the messages of this bot" in state["reason"]
     # The waits grow: 10 s, then 20 s. The adapter is online for a moment before each refusal.
     telegram.says(7, "hello")
     telegram.answers(7, 1, timeout=60)
@@ -389,7 +389,7 @@ def test_the_agents_question_has_buttons_and_loses_them_when_it_is_answered(host
     assert data and all(len(one_data.encode()) <= 64 for one_data in data)
     telegram.sim("press", chat=7, message_id=asked["message_id"], data=data[0])
     until("the answer", lambda: [m for m in telegram.from_bot(7) if m.get("text") == "approved: once"])
-    said = until("no buttons", lambda: [m for m in telegram.from_bot(7) if "Approved, this once." in (m.get("text") or "")])[0]
+    said = until("no buttons", lambda: [m for m in telegram.from_bot(7) if "Approved once." in (m.get("text") or "")])[0]
     assert said["message_id"] == asked["message_id"] and not said.get("reply_markup")
     one.stop()
     telegram.verdict()

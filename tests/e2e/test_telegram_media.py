@@ -130,7 +130,7 @@ def test_a_file_over_the_servers_limit_is_told_in_a_sentence_both_ways(host, tel
     telegram.sim("message", chat=8, video={"path": str(tmp_path / "film.mp4")}, caption="see this")
     telegram.answers(8, 1)
     [told] = [text for text in transcripts(one) if "see this" in text]
-    assert "not available: the file has 73 MB and at most 20 MB are fetched" in told
+    assert "not available: the file has 73 MB; the limit is 20 MB" in told
     assert calls(telegram, "getFile") == [], "its size was known before"
     one.stop()
     telegram.verdict()
@@ -280,6 +280,6 @@ def test_nothing_outside_the_servers_folder_is_read(host, telegram, isolation, t
     one = host(HEADER + telegram_section(telegram, isolation), name="unnamed").start(online=["telegram"])
     telegram.sim("message", chat=8, document={"path": str(files / "good")}, caption="not named")
     telegram.answers(8, 2)
-    assert any("`local_files` does not name where" in text for text in transcripts(one))
+    assert any("set `local_files` to their folder" in text for text in transcripts(one))
     one.stop()
     telegram.verdict()

@@ -116,12 +116,12 @@ def answers(said):
 
 
 def test_five_turns_and_the_way_back(place, terminal):
-    one = terminal(place).sees("/quit leaves")
+    one = terminal(place).sees("/quit exits")
     for n in range(1, 6):
         one.types(f"turn number {n}").sees(f"\nturn number {n}\n")
     one.types("/quit")
     assert one.ends() == 0
-    again = terminal(place, "--resume", one.session()).sees("goes on.").sees("turn number 5")
+    again = terminal(place, "--resume", one.session()).sees("Resumed session").sees("turn number 5")
     again.types("turn number 6").sees("\nturn number 6\n").types("\x04", enter="")
     assert again.ends() == 0
     assert again.session() == one.session()
@@ -129,7 +129,7 @@ def test_five_turns_and_the_way_back(place, terminal):
 
 
 def test_lines_of_several_lines_are_one_message(place, terminal):
-    one = terminal(place).sees("/quit leaves")
+    one = terminal(place).sees("/quit exits")
 
     def heard():
         sessions = json.loads(place.cli("session", "list", "--json").stdout)
@@ -144,20 +144,20 @@ def test_lines_of_several_lines_are_one_message(place, terminal):
 
 
 def test_ctrl_c_stops_the_turn_and_twice_leaves(place, terminal):
-    one = terminal(place).sees("/quit leaves").types("/slow 300 one two three four five six seven eight nine ten")
+    one = terminal(place).sees("/quit exits").types("/slow 300 one two three four five six seven eight nine ten")
     one.sees("… ")
     one.types("\x03", enter="")
     until("it is stopped", lambda: "(interrupted)" in one.said() or "(stopped)" in one.said())
     one.types("and on").sees("\nand on\n")
     assert "ten" not in answers(one.said())[-1]
     # Keys pressed before count only for a moment.
-    one.types("\x03", enter="").sees("Ctrl-C again leaves")
+    one.types("\x03", enter="").sees("Press Ctrl-C again")
     one.types("\x03", enter="")
     assert one.ends() == 0
 
 
 def test_a_question_is_answered_at_the_keyboard(place, terminal):
-    one = terminal(place).sees("/quit leaves").types("/ask make coffee").sees("Answer with a number or a word.")
+    one = terminal(place).sees("/quit exits").types("/ask make coffee").sees("Answer with a number or a word.")
     first = re.search(r"\n  1\. (\S+)", one.said()).group(1)
     one.types("1").sees("approved: once")
     one.types("/ask make tea").sees("Answer with a number or a word.", times=2)
@@ -168,7 +168,7 @@ def test_a_question_is_answered_at_the_keyboard(place, terminal):
 def test_a_killed_terminal_leaves_its_turn_and_its_answer(host, terminal):
     place = host(CONFIG).start()
     until("the host runs", place.status)
-    one = terminal(place).sees("/quit leaves").types("remember me").sees("\nremember me\n")
+    one = terminal(place).sees("/quit exits").types("remember me").sees("\nremember me\n")
     one.types("/slow 200 one two three four five six")
     until("the turn runs", lambda: place.status()["queues"]["turns"] == 1)
     one.process.send_signal(signal.SIGKILL)
@@ -201,7 +201,7 @@ def test_a_host_takes_over_and_the_conversation_goes_on(host, terminal):
                             env=place.env, cwd=place.folder, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert (second.returncode, second.stdout) == (0, "beside it\n"), "another terminal attaches to it"
     place.start()
-    one.sees("Another host takes over").sees("A host runs again; this conversation goes on there.")
+    one.sees("Another host is taking over").sees("The host is running again; this conversation continues.")
     assert place.status()["host"]["pid"] == place.program.process.pid
     one.types("after").sees("\nafter\n").types("/quit")
     assert one.ends() == 0
@@ -213,7 +213,7 @@ def test_a_host_takes_over_and_the_conversation_goes_on(host, terminal):
 def test_the_host_that_stops_says_so(host, terminal):
     place = host(CONFIG).start()
     until("the host runs", place.status)
-    one = terminal(place).sees("/quit leaves").types("hello").sees("\nhello\n")
+    one = terminal(place).sees("/quit exits").types("hello").sees("\nhello\n")
     assert place.stop() == 0
     one.sees("the host ended; the conversation is kept")
     assert one.ends() == 69
@@ -222,12 +222,12 @@ def test_the_host_that_stops_says_so(host, terminal):
 
 def test_commands_are_completed_and_remembered(host, terminal):
     place = host(CONFIG)
-    one = terminal(place).sees("/quit leaves").types("/whoa\t").sees("agent:main:terminal:dm:1")
+    one = terminal(place).sees("/quit exits").types("/whoa\t").sees("agent:main:terminal:dm:1")
     one.types("/quit")
     assert one.ends() == 0
     history = place.home / "chat_history"
     assert history.stat().st_mode & 0o777 == 0o600
-    again = terminal(place).sees("/quit leaves")
+    again = terminal(place).sees("/quit exits")
     # Up, up: the earlier input is shown again.
     again.types("\x1b[A\x1b[A").sees("agent:main:terminal:dm:1")
     again.types("/help quit").sees("Leave the terminal")
@@ -237,10 +237,10 @@ def test_commands_are_completed_and_remembered(host, terminal):
 
 def test_no_colours_where_nobody_wants_them(host, terminal):
     place = host(CONFIG)
-    one = terminal(place, env={"NO_COLOR": "1"}).sees("/quit leaves").types("**bold**").sees("\n**bold**\n").types("/quit")
+    one = terminal(place, env={"NO_COLOR": "1"}).sees("/quit exits").types("**bold**").sees("\n**bold**\n").types("/quit")
     assert one.ends() == 0
     assert "\x1b[1m" not in one.raw and "\x1b[2m" not in one.raw
-    coloured = terminal(place).sees("/quit leaves").types("**bold**").sees("\nbold\n").types("/quit")
+    coloured = terminal(place).sees("/quit exits").types("**bold**").sees("\nbold\n").types("/quit")
     assert coloured.ends() == 0
     assert "\x1b[1mbold" in coloured.raw
     said = place.cli("chat", "-m", "a \x1b[31mred\x1b]0;title\x07 word").stdout
@@ -262,16 +262,16 @@ def test_a_pipe_gets_the_answer_only(place):
 def test_a_conversation_moves_to_the_page_and_back(host, terminal):
     section = f'\n[adapter.webchat]\nlisten = "127.0.0.1:{free_port()}"\nhome_channel = "inbox"\n'
     place = host(CONFIG + section).start(online=["webchat"])
-    one = terminal(place).sees("/quit leaves").types("/handoff webchat").sees("Nothing was said here yet")
+    one = terminal(place).sees("/quit exits").types("/handoff webchat").sees("This conversation has no messages yet")
     one.types("before it moved").sees("\nbefore it moved\n")
-    one.types("/handoff nowhere").sees("Not handed over")
+    one.types("/handoff nowhere").sees("Handoff failed")
     one.types("/handoff").sees("/claim ")
     one.types("/handoff web\t").sees("hermes-host chat --resume")
     assert one.ends() == 0
     session = one.session()
     moved = json.loads(place.cli("handoff", "show", session, "--json").stdout)
     assert moved["state"] == "completed", moved
-    again = terminal(place, "--resume", session).sees("It is open in webchat").sees("before it moved")
+    again = terminal(place, "--resume", session).sees("also open in webchat").sees("before it moved")
     again.types("back again").sees("\nback again\n").types("/quit")
     assert again.ends() == 0
     assert users(place, session)[0] == "before it moved" and users(place, session)[-1] == "back again"

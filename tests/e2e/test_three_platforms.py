@@ -130,7 +130,7 @@ def test_a_conversation_of_the_terminal_goes_on_in_a_chat_with_the_next_real_mes
     in_private = where == "direct messages"
     home = platform.private_home(platform.first) if in_private else platform.home
     one = place(f'home_channel = "{home}"')
-    at = terminal(one).sees("/quit leaves")
+    at = terminal(one).sees("/quit exits")
     for n in (1, 2):
         at.types(f"this is number {n}").sees(f"Answer to number {n}.")
     at.types(f"/handoff {platform.name}")
@@ -255,7 +255,7 @@ def test_a_restart_while_an_answer_grows_goes_on_in_the_same_message(place, plat
     grows(platform, at, model)
     assert one.stop() == 0
     [half] = long_parts(platform, at)
-    assert half.text.rstrip().endswith(f"{INTERRUPTED}, goes on after the restart)"), "nobody takes the half for the whole"
+    assert half.text.rstrip().endswith(f"{INTERRUPTED}, continues after the restart)"), "nobody takes the half for the whole"
     assert all(platform.fits(raw) for raw in half.raw)
     platform.says(at, platform.first, "this is number 2")
     model.release()

@@ -8,7 +8,7 @@ from conftest import free_port, request, telegram_section, until
 from test_api_server import KEY, ask
 from test_model import config, model, with_scripts  # noqa: F401 - a fixture
 
-FROM_THE_HOST = "[From the host, said by nobody"
+FROM_THE_HOST = "[System: a background job you started"
 
 
 def settings(model):  # noqa: F811 - an address here

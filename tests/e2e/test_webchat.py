@@ -361,7 +361,7 @@ def test_titles_branches_and_resumed_conversations_are_the_hosts(served):
     assert renamed.json()["title"] == "Holidays #2"
 
     page.says(chat, "/branch")
-    page.answers(chat, "You are in a branch")
+    page.answers(chat, "Switched to a new branch")
     parent = until("the parent is listed", lambda: [session for session in page.others() if session["title"] == "Holidays"])[0]
     assert page.title(chat) not in ("Holidays", "Holidays #2")
     said = page.get(f"/api/sessions/{parent['id']}")["entries"]

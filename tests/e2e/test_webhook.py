@@ -226,7 +226,7 @@ def test_routes_are_added_while_it_runs_and_stay(hooks, tmp_path):
     assert hooked.v1("added", {"a": 1}, "1")[0] == 202
     hooked.logs("added: 1")
     reason = until("what is wrong is said", lambda: hooked.one.wait_state("webhook", "degraded")["reason"])
-    assert "route `bad` has a secret of less than 8 characters" in reason and "short" not in reason.replace("shorten", "")
+    assert "route `bad` has a secret with fewer than 8 characters" in reason and "short" not in reason.replace("shorten", "")
     (folder / "added.json").write_text(json.dumps({"added": {"prompt": "changed: {a}"}}))
     hooked.one.wait_online("webhook")
     hooked.one.stop()

@@ -5,7 +5,7 @@ import threading
 
 from chat_server import Chat, ChatServer
 
-MOVED = "was moved here"
+MOVED = "was moved to this chat"
 
 
 def long_answer(chars=6000):

@@ -50,7 +50,7 @@ fn a_pressed_button_answers_and_goes_away_in_either_isolation() {
         until("it is delivered", 30, || (world.status()["queues"]["outbox"] == 0).then_some(()));
         press(&world, &question, 1, "once");
         until("it goes on", 30, || chat.received().contains(&"approved: once".to_owned()).then_some(()));
-        edited(&world, "Approved, this once.");
+        edited(&world, "Approved once.");
         assert_eq!(world.stop(), Some(0));
     });
 }
@@ -87,7 +87,7 @@ fn a_turn_hears_at_once_that_its_question_was_refused_in_either_isolation() {
         let chat = world.scripted.chat("7");
         world.scripted.answers(json!({ "type": "refused", "kind": "invalid", "detail": "no" }), 1);
         chat.says("/ask make coffee");
-        let denied = "denied: the question could not be asked: refused (invalid): no";
+        let denied = "denied: the question could not be sent: refused (invalid): no";
         until("it goes on", 30, || chat.received().contains(&denied.to_owned()).then_some(()));
         assert_eq!(world.stop(), Some(0));
     });

@@ -101,7 +101,7 @@ fn reads(person: &TcpStream) -> String {
 fn a_library_on_trial_answers_everybody_and_the_terminal_and_shows_what_passes() {
     let mut trial = Trial::begin(&[]);
     let address = trial.address();
-    assert!(trial.shown().contains("whoever can write to it is answered"), "{}", trial.shown());
+    assert!(trial.shown().contains("everyone who can write to it gets an answer"), "{}", trial.shown());
     let mut ann = enters(&address, "ann");
     writeln!(ann, "hello").expect("it hears");
     assert_eq!(reads(&ann), "hello\n");
@@ -163,10 +163,10 @@ fn a_new_crate_is_written_once_and_has_the_sdk_from_where_it_is_told() {
     let cargo = fs::read_to_string(folder.path().join("my-chat/Cargo.toml")).expect("it is written");
     assert!(cargo.contains(&format!("path = \"{checkout}/adapter-sdk\"")), "{cargo}");
     let (code, said) = made(&["adapter", "new", "my-chat", "--sdk", &checkout]);
-    assert!(code == Some(1) && said.contains("exists already"), "{said}");
+    assert!(code == Some(1) && said.contains("already exists"), "{said}");
     let (code, said) = made(&["adapter", "new", "My Chat", "--sdk", &checkout]);
     assert!(code == Some(2) && said.contains("such as my-chat"), "{said}");
     let (code, said) = made(&["adapter", "new", "other", "--sdk", "my-chat"]);
-    assert!(code == Some(2) && said.contains("no checkout"), "{said}");
+    assert!(code == Some(2) && said.contains("not a checkout"), "{said}");
     assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 1, "what is refused leaves nothing");
 }

@@ -8,7 +8,7 @@ use hermes_tests::{Isolation, Model, World, artefacts, until};
 use serde_json::{Value, json};
 
 /// Error for a process without a valid token.
-const REFUSED: &str = "the host started this process";
+const REFUSED: &str = "this process was started by the host";
 
 /// A host whose model runs `ls`, which is a script of the test; `1` is the operator, `2` an admin, `7` a user.
 struct Attack {
@@ -187,6 +187,6 @@ fn a_secret_that_an_adapter_made_is_shown_on_request_and_rotated() {
     let answer = call(&world, "kv.get", json!({ "key": "token" }));
     assert!(!answer.to_string().contains(SECRET), "the next life makes a new one: {answer}");
     let nothing = world.cli(&["scripted", "link", "rotate"]);
-    assert!(String::from_utf8_lossy(&nothing.stderr).contains("has made no secret"), "{nothing:?}");
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("has no generated secret to rotate"), "{nothing:?}");
     assert_eq!(world.stop(), Some(0));
 }

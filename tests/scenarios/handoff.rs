@@ -36,7 +36,7 @@ fn a_conversation_moves_into_a_thread_where_two_people_share_it() {
         });
         assert_eq!((&asked["chat"]["id"], &asked["name"]), (&json!("g"), &json!("boats")));
         let (ada, bob) = (world.scripted.group("g", "7").thread("t"), world.scripted.group("g", "8").thread("t"));
-        assert!(ada.hears(1)[0].contains("\"boats\" was moved here"));
+        assert!(ada.hears(1)[0].contains("\"boats\" was moved to this chat"));
         ada.says("one");
         assert!(ada.hears(2)[1].contains("one"));
         bob.says("two");
@@ -52,7 +52,7 @@ fn a_conversation_moves_into_a_thread_where_two_people_share_it() {
         assert_eq!(said.len(), 4, "{said:?}");
         assert_eq!((said[0], said[2], said[3]), ("boats", "[7] one", "[8] two"), "one conversation for both");
         ada.says("/return");
-        assert!(ada.hears(4)[3].contains("is back at the terminal"));
+        assert!(ada.hears(4)[3].contains("is back in the terminal"));
         assert_eq!(world.stop(), Some(0));
     });
 }
@@ -69,12 +69,12 @@ fn what_cannot_be_handed_over_is_refused_in_one_sentence_with_an_exit_code() {
     world.start();
     let session = world.let_go("boats");
     let (code, words) = refused(&world, &["handoff", "nothing", "scripted"]);
-    assert!(code == Some(1) && words.contains("no session is called \"nothing\""), "{words}");
+    assert!(code == Some(1) && words.contains("no session is named \"nothing\""), "{words}");
     let (code, words) = refused(&world, &["handoff", &session, "scriptd"]);
     assert!(code == Some(1) && words.contains("did you mean \"scripted\"?"), "{words}");
     let (code, words) = refused(&world, &["handoff", "cancel", &session]);
-    assert!(code == Some(1) && words.contains("is not being handed over"), "{words}");
-    assert!(world.told(&["handoff", "list"]).contains("no conversation is on its way"));
+    assert!(code == Some(1) && words.contains("no handoff of session"), "{words}");
+    assert!(world.told(&["handoff", "list"]).contains("no handoffs in progress"));
     assert_eq!(world.stop(), Some(0));
 }
 
@@ -87,8 +87,8 @@ fn an_adapter_that_hangs_over_its_thread_keeps_nobody_waiting_and_can_be_given_u
     let output = world.cli(&["handoff", &session, "scripted", "--wait", "1"]);
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(3), "{told}");
-    assert!(told.contains("still running there"), "{told}");
-    assert!(world.told(&["handoff", "cancel", &session]).contains("failed: not handed over"));
+    assert!(told.contains("is still in progress"), "{told}");
+    assert!(world.told(&["handoff", "cancel", &session]).contains("failed: not handed off"));
     let shown: Value = serde_json::from_str(&world.told(&["handoff", "show", &session, "--json"])).expect("JSON");
     assert_eq!(shown["state"], "failed");
     thread_is(&world, Value::Null);
@@ -106,7 +106,7 @@ fn a_code_of_the_terminal_brings_a_conversation_into_the_chat_that_sends_it() {
     let code = offered["code"].as_str().expect("the code is told").to_owned();
     let bob = world.scripted.chat("8");
     bob.says(&format!("/claim {code}"));
-    assert!(bob.hears(1)[0].contains("You are in **boats** again"));
+    assert!(bob.hears(1)[0].contains("Back in **boats**"));
     bob.says(&format!("/claim {code}"));
     assert!(bob.hears(2)[1].contains("No conversation is offered with this code"));
     assert!(!world.log().contains(&code), "no log tells it");
@@ -126,7 +126,7 @@ fn a_conversation_of_the_terminal_goes_to_a_chat_and_comes_back() {
     assert_eq!(world.cli(&["handoff", &session, "scripted", "--wait", "1"]).status.code(), Some(3));
     let meanwhile = world.cli(&["chat", "--resume", &session, "-m", "meanwhile"]);
     let told = [meanwhile.stdout, meanwhile.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    assert!(told.contains("is being handed over right now"), "{told}");
+    assert!(told.contains("is being handed off"), "{told}");
     world.told(&["handoff", "cancel", &session]);
     thread_is(&world, json!({ "type": "group", "id": "g", "thread": "t" }));
     assert_eq!(handed_over(&world, &session)["state"], "completed");

@@ -115,7 +115,7 @@ fn what_waits_for_an_instance_that_another_one_paused_goes_out_in_order_when_it_
     there.hears(1);
     let chat = world.scripted.chat("7");
     chat.says("/platform pause two");
-    assert!(chat.hears(1)[0].contains("stays off until it is resumed"), "{:?}", chat.received());
+    assert!(chat.hears(1)[0].contains("stays off until you resume it"), "{:?}", chat.received());
     until("it is off", 20, || world.adapter("two").filter(|adapter| adapter["state"] != "online"));
     for text in ["first", "second", "third"] {
         world.told(&["send", "two:7", text]);
@@ -215,7 +215,7 @@ fn a_host_that_would_not_start_again_is_not_restarted() {
     let refused = world.cli(&["restart"]);
     assert_eq!(refused.status.code(), Some(78));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("the host keeps running") && said.contains("host.stauts: unknown key"), "{said}");
+    assert!(said.contains("the host would not start again") && said.contains("host.stauts: unknown key"), "{said}");
     let chat = world.scripted.chat("7");
     chat.says("still there?");
     chat.hears(1);
@@ -247,14 +247,14 @@ fn a_program_that_cannot_run_does_not_replace_the_host() {
         (&good[..good.len() / 3], 0o755, ""),
         (&good, 0o644, "cannot be executed"),
         (b"#!/bin/sh\nexit 0\n", 0o755, "it is not hermes-host"),
-        (b"#!/bin/sh\nkill -9 $$\n", 0o755, "its check ended with signal: 9"),
+        (b"#!/bin/sh\nkill -9 $$\n", 0o755, "its startup check ended with signal: 9"),
         (b"#!/bin/sh\necho broken >&2; exit 1\n", 0o755, "exit status: 1 (broken)"),
     ];
     for (bytes, mode, why) in broken {
         put(bytes, mode);
         let refused = world.cli(&["restart"]);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && said.contains("the host keeps running"), "{why}: {said}");
+        assert!(!refused.status.success() && said.contains("the host would not start again"), "{why}: {said}");
         assert!(said.contains(why), "{why}: {said}");
     }
     fs::remove_file(&program).expect("it is there");
@@ -330,7 +330,7 @@ fn the_check_tells_what_the_host_and_what_adapters_find_in_one_answer() {
         "adapter.scripted.access.allowed_users: \"@ann\" is a name",
         "adapter.other.sokcet: unknown key; did you mean `adapter.other.socket`?",
         "adapter.other: `socket` is \"there\"; write the whole path",
-        "agent.cwd: there is no folder /no/such/folder; make it, or write another one",
+        "agent.cwd: the folder /no/such/folder does not exist; create it, or set another one",
         "the configuration has 7 problems",
     ] {
         assert!(said.contains(part), "{part} is missing in {said}");

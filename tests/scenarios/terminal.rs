@@ -55,7 +55,7 @@ fn what_is_no_answer_is_no_answer_of_the_script_either() {
     for (said, why) in [
         ("/empty", "finished without an answer"),
         ("/bogus", "There is no command /bogus"),
-        ("/quit", "The terminal does that itself"),
+        ("/quit", "This command works only in an interactive terminal"),
     ] {
         let (code, answer, error) = out(&world.cli(&["chat", "-m", said]));
         assert_eq!((code, answer.as_str()), (Some(1), ""), "{said}: {error}");
@@ -70,12 +70,12 @@ fn a_drain_is_undone_and_says_what_it_is_meanwhile() {
     world.status();
     let (code, _, error) = out(&world.cli(&["drain", "--undo"]));
     assert!(code == Some(1) && error.contains("not draining"), "{error}");
-    assert!(world.told(&["drain"]).contains("`drain --undo` takes events again"));
+    assert!(world.told(&["drain"]).contains("`hermes-host drain --undo` to accept events again"));
     assert!(world.told(&["reload"]).contains("draining"), "who reloads is told");
     let (code, answer, error) = out(&world.cli(&["chat", "-m", "hello"]));
     assert_eq!((code, answer.as_str()), (Some(1), ""));
     assert!(error.contains("the host is draining"), "{error}");
-    assert!(world.told(&["drain", "--undo"]).contains("takes events again"));
+    assert!(world.told(&["drain", "--undo"]).contains("accepts events again"));
     assert_eq!(world.told(&["chat", "-m", "hello"]), "hello\n");
     assert_eq!(world.stop(), Some(0));
 }
@@ -110,7 +110,7 @@ fn one_conversation_goes_on_through_many_scripts() {
     assert_eq!(sessions(&world).len(), 1);
     let (code, _, error) = out(&world.cli(&["chat", "--resume", "nothing like it", "-m", "x"]));
     assert_eq!(code, Some(1), "{error}");
-    assert!(error.contains("no session is called") && error.contains("session list"), "{error}");
+    assert!(error.contains("no session is named") && error.contains("session list"), "{error}");
 }
 
 #[test]

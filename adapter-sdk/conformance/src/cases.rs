@@ -18,14 +18,14 @@ const DROPPED: i32 = 5;
 pub const CASES: &[Case] = &[
     Case { id: "manifest-parses", sentence: "the manifest is the JSON of a Manifest, with a well-formed id" },
     Case { id: "manifest-versions", sentence: "the manifest names schema 1, ABI 1 and full semver versions" },
-    Case { id: "unknown-method-is-unsupported", sentence: "a method nobody knows is answered UNSUPPORTED" },
+    Case { id: "unknown-method-is-unsupported", sentence: "an unknown method is answered UNSUPPORTED" },
     Case {
         id: "declared-methods-exist",
-        sentence: "the method of every declared capability reads its payload, and no other capability's method exists",
+        sentence: "the method of every declared capability parses its payload, and no other capability has a method",
     },
-    Case { id: "unreadable-payload-is-an-error", sentence: "bytes that are not JSON are answered ERR `invalid`" },
-    Case { id: "wrong-shape-is-an-error", sentence: "JSON of the wrong shape is answered ERR `invalid`" },
-    Case { id: "cancelled-call-is-answered", sentence: "a call cancelled at once is answered all the same" },
+    Case { id: "unreadable-payload-is-an-error", sentence: "a payload that is not JSON is answered ERR `invalid`" },
+    Case { id: "wrong-shape-is-an-error", sentence: "JSON with a wrong structure is answered ERR `invalid`" },
+    Case { id: "cancelled-call-is-answered", sentence: "a call that is cancelled at once is still answered" },
     Case { id: "survives-bad-calls", sentence: "the instance still answers after the calls above" },
     Case { id: "silent-before-connect", sentence: "nothing is emitted before `connect`" },
     Case { id: "shutdown-in-time", sentence: "shutdown is answered OK within its deadline" },
@@ -69,7 +69,7 @@ pub(crate) async fn run<S: Subject>(case: Case, subject: &mut S) -> Verdict {
             let answer = subject.call(method::HEALTH, b"{}", QUICK).await;
             expect_status(&answer, DROPPED)
         }
-        other => return Verdict::Skipped(format!("this list has no case `{other}`")),
+        other => return Verdict::Skipped(format!("unknown case `{other}`")),
     };
     match seen {
         Ok(()) => Verdict::Passed,
@@ -80,7 +80,7 @@ pub(crate) async fn run<S: Subject>(case: Case, subject: &mut S) -> Verdict {
 type Seen = Result<(), String>;
 
 fn manifest<S: Subject>(subject: &S) -> Result<Manifest, String> {
-    serde_json::from_slice(&subject.manifest()).map_err(|error| format!("the manifest is not readable: {error}"))
+    serde_json::from_slice(&subject.manifest()).map_err(|error| format!("the manifest cannot be parsed: {error}"))
 }
 
 fn manifest_parses<S: Subject>(subject: &S) -> Seen {
@@ -90,7 +90,7 @@ fn manifest_parses<S: Subject>(subject: &S) -> Seen {
         && id.starts_with(|first: char| first.is_ascii_lowercase())
         && id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     if !fits {
-        return Err(format!("the id `{id}`, which is not `[a-z][a-z0-9_]*` of at most 32 characters"));
+        return Err(format!("the id `{id}`, which does not match `[a-z][a-z0-9_]*` or exceeds 32 characters"));
     }
     if manifest.label.is_empty() { Err("an empty label".to_owned()) } else { Ok(()) }
 }

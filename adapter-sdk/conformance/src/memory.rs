@@ -41,7 +41,7 @@ impl Memory {
         match method {
             host_method::EMIT => {
                 let event = serde_json::from_value::<Event>(payload.clone())
-                    .map_err(|error| CallError::new("invalid", format!("the event cannot be read: {error}")))?;
+                    .map_err(|error| CallError::new("invalid", format!("the event cannot be parsed: {error}")))?;
                 event.judge_by_every_rule()?;
                 let event_id = event.event_id;
                 if let Some(inbox_id) = self.inbox.get(&event_id) {
@@ -62,7 +62,7 @@ impl Memory {
             }
             host_method::MEDIA_CREATE => {
                 let dir = self.media_dir.as_ref().ok_or_else(|| {
-                    CallError::new("refused", "this test has no media folder; name one with `media_dir`")
+                    CallError::new("refused", "this test has no media folder; set one with `media_dir`")
                 })?;
                 let id = format!("media-{}", self.media.len() + 1);
                 let path = dir.join(&id);
@@ -81,7 +81,7 @@ impl Memory {
             | host_method::ANNOUNCE
             | host_method::METRIC
             | host_method::LOCK_CREDENTIAL => Ok(json!({})),
-            other => Err(CallError::new("not_granted", format!("nobody answers `{other}` here"))),
+            other => Err(CallError::new("not_granted", format!("the test host does not support `{other}`"))),
         }
     }
 }

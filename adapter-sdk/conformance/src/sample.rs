@@ -33,11 +33,11 @@ impl Sample {
         let meta = std::fs::metadata(path).map_err(|error| format!("{} cannot be read ({error})", path.display()))?;
         // Opening a named pipe would block.
         if !meta.is_file() {
-            return Err(format!("{} is not a regular file; a sample is one", path.display()));
+            return Err(format!("{} is not a regular file; a sample must be one", path.display()));
         }
         let size = meta.len();
         if size > BYTES_MAX {
-            return Err(format!("{} has {size} bytes; a sample is small", path.display()));
+            return Err(format!("{} has {size} bytes, which is too large for a sample", path.display()));
         }
         let text =
             std::fs::read_to_string(path).map_err(|error| format!("{} cannot be read ({error})", path.display()))?;
@@ -50,14 +50,14 @@ impl Sample {
         let stage = match table.remove("stage") {
             None => Vec::new(),
             Some(stage) => serde_json::from_value(stage)
-                .map_err(|_| "`stage` is a list of texts: the program and its arguments".to_owned())?,
+                .map_err(|_| "`stage` must be a list of strings: the program and its arguments".to_owned())?,
         };
         let unix_sockets = match table.remove("unix_sockets") {
             None => false,
-            Some(needed) => needed.as_bool().ok_or("`unix_sockets` is true or false")?,
+            Some(needed) => needed.as_bool().ok_or("`unix_sockets` must be true or false")?,
         };
         match table.keys().next() {
-            Some(key) => Err(format!("`{key}` is unknown; there are `stage`, `unix_sockets` and `[config]`")),
+            Some(key) => Err(format!("unknown key `{key}`; valid keys are `stage`, `unix_sockets` and `[config]`")),
             None => Ok(Self { config, stage, folder: folder.to_owned(), unix_sockets }),
         }
     }
@@ -103,8 +103,8 @@ mod tests {
             sample("").unwrap(),
             Sample { config: json!({}), stage: Vec::new(), folder: "/x".into(), unix_sockets: false }
         );
-        assert!(sample("stage = \"stage.py\"").unwrap_err().contains("list of texts"));
-        assert!(sample("stages = []").unwrap_err().contains("`stages` is unknown"));
+        assert!(sample("stage = \"stage.py\"").unwrap_err().contains("list of strings"));
+        assert!(sample("stages = []").unwrap_err().contains("unknown key `stages`"));
         assert!(sample("unix_sockets = true").unwrap().unix_sockets);
         assert!(sample("unix_sockets = 1").unwrap_err().contains("true or false"));
     }

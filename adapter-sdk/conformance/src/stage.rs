@@ -72,7 +72,7 @@ impl std::fmt::Display for StageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unsupported(why) => f.write_str(why),
-            Self::Broken(what) => write!(f, "the stage does not play: {what}"),
+            Self::Broken(what) => write!(f, "the platform simulator failed: {what}"),
         }
     }
 }
@@ -139,14 +139,14 @@ impl StageProgram {
         let mut stage = Self { child, input, lines, talk };
         match stage.heard()? {
             Value::Object(keys) => Ok((stage, keys)),
-            other => Err(StageError::Broken(format!("it began with {other}"))),
+            other => Err(StageError::Broken(format!("its first line is {other}"))),
         }
     }
 
     fn heard(&mut self) -> Result<Value, StageError> {
         let line = self.lines.recv_timeout(ANSWER_WAIT).map_err(|error| {
             StageError::Broken(match error {
-                RecvTimeoutError::Timeout => format!("it says nothing for {} s", ANSWER_WAIT.as_secs()),
+                RecvTimeoutError::Timeout => format!("it sent nothing for {} s", ANSWER_WAIT.as_secs()),
                 RecvTimeoutError::Disconnected => {
                     // The stage's last error line arrives before its exit is reported.
                     let last = self.talk.recv_timeout(LAST_WORDS_WAIT).ok();
@@ -160,8 +160,9 @@ impl StageProgram {
 
 impl Stage for StageProgram {
     fn tell(&mut self, line: &Value) -> Result<Value, StageError> {
-        let input = self.input.as_mut().ok_or_else(|| StageError::Broken("it hears nothing".to_owned()))?;
-        writeln!(input, "{line}").map_err(|error| StageError::Broken(format!("it hears nothing ({error})")))?;
+        let input = self.input.as_mut().ok_or_else(|| StageError::Broken("it does not read its input".to_owned()))?;
+        writeln!(input, "{line}")
+            .map_err(|error| StageError::Broken(format!("it does not read its input ({error})")))?;
         let answer = self.heard()?;
         match answer["unsupported"].as_str() {
             Some(why) => Err(StageError::Unsupported(why.to_owned())),

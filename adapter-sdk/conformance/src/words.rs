@@ -42,22 +42,20 @@ pub(crate) fn outcome(outcome: &SendOutcome) -> String {
         SendOutcome::Delivered { .. } => ("`delivered`".to_owned(), ""),
         SendOutcome::Refused { kind, detail, .. } => (format!("`refused` as `{}`", kind.as_str()), detail.as_str()),
         SendOutcome::NotSent { retry_after_ms: Some(ms), detail, .. } => {
-            (format!("`not_sent`, to be tried again after {ms} ms"), detail.as_str())
+            (format!("`not_sent` with a retry after {ms} ms"), detail.as_str())
         }
-        SendOutcome::NotSent { detail, .. } => {
-            ("`not_sent`, without a time to try it again".to_owned(), detail.as_str())
-        }
+        SendOutcome::NotSent { detail, .. } => ("`not_sent` without a time to retry".to_owned(), detail.as_str()),
         SendOutcome::Unknown { detail, .. } => ("`unknown`".to_owned(), detail.as_str()),
-        _ => ("an outcome that nobody knows".to_owned(), ""),
+        _ => ("an unknown outcome".to_owned(), ""),
     };
     if detail.is_empty() { word } else { format!("{word}: {detail}") }
 }
 
 pub(crate) fn link(error: &ConnectError) -> String {
     match error {
-        ConnectError::Fatal { reason, mend } => format!("`fatal`, whose reason is {reason:?} and whose mend {mend:?}"),
+        ConnectError::Fatal { reason, mend } => format!("`fatal` with the reason {reason:?} and the fix {mend:?}"),
         ConnectError::Retry { reason, .. } => format!("`retry`: {reason}"),
-        _ => "an error that nobody knows".to_owned(),
+        _ => "an unknown error".to_owned(),
     }
 }
 

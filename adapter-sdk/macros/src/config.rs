@@ -12,7 +12,7 @@ use syn::{Attribute, Data, DeriveInput, Error, Fields, Result};
 
 pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
     if !input.generics.params.is_empty() {
-        return Err(Error::new_spanned(&input.generics, "a configuration has no type parameters"));
+        return Err(Error::new_spanned(&input.generics, "a configuration cannot have type parameters"));
     }
     refuse_flatten(&input.data)?;
 
@@ -86,7 +86,7 @@ fn refuse_flatten(data: &Data) -> Result<()> {
         Data::Struct(data) => vec![&data.fields],
         Data::Enum(data) => data.variants.iter().map(|variant| &variant.fields).collect(),
         Data::Union(data) => {
-            return Err(Error::new_spanned(data.union_token, "a configuration is a struct or an enum"));
+            return Err(Error::new_spanned(data.union_token, "a configuration must be a struct or an enum"));
         }
     };
     for field in fields.into_iter().flatten() {
@@ -97,7 +97,7 @@ fn refuse_flatten(data: &Data) -> Result<()> {
             if flattened {
                 return Err(Error::new_spanned(
                     attr,
-                    "with `flatten` an unknown key cannot be told from a known one; write the struct as a key of its own",
+                    "`flatten` is not supported, because it hides unknown keys; make the struct a separate key",
                 ));
             }
         }
@@ -116,7 +116,7 @@ mod tests {
         let error = expand(&parse_quote! {
             struct Config { #[serde(default = "x", rename(deserialize = "y"), flatten)] rest: Rest }
         });
-        assert!(error.expect_err("it must not compile").to_string().starts_with("with `flatten`"));
+        assert!(error.expect_err("it must not compile").to_string().starts_with("`flatten` is not supported"));
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub fn expand(input: TokenStream) -> Result<TokenStream> {
     for entry in entries(input)? {
         let word = entry.key.to_string();
         if let Some((_, from)) = FROM_TRAITS.iter().find(|(name, _)| *name == word) {
-            let sentence = format!("`{word}` is declared by `export_adapter!(… : {from})`, not here");
+            let sentence = format!("`{word}` is set by `export_adapter!(… : {from})`; remove it here");
             return Err(Error::new(entry.key.span(), sentence));
         }
         match word.as_str() {
@@ -152,11 +152,11 @@ fn entries(input: TokenStream) -> Result<Vec<Entry>> {
     let mut tokens = input.into_iter().peekable();
     while let Some(token) = tokens.next() {
         let TokenTree::Ident(key) = token else {
-            return Err(Error::new(token.span(), "a key is expected here, `key: value`"));
+            return Err(Error::new(token.span(), "expected a key, like `key: value`"));
         };
         match tokens.next() {
             Some(TokenTree::Punct(colon)) if colon.as_char() == ':' => {}
-            _ => return Err(Error::new(key.span(), format!("`{key}` needs a value: `{key}: …`"))),
+            _ => return Err(Error::new(key.span(), format!("`{key}` requires a value: `{key}: …`"))),
         }
         let mut value = TokenStream::new();
         for token in tokens.by_ref() {
@@ -166,10 +166,10 @@ fn entries(input: TokenStream) -> Result<Vec<Entry>> {
             }
         }
         if value.is_empty() {
-            return Err(Error::new(key.span(), format!("`{key}` needs a value: `{key}: …`")));
+            return Err(Error::new(key.span(), format!("`{key}` requires a value: `{key}: …`")));
         }
         if found.iter().any(|entry| entry.key == key) {
-            return Err(Error::new(key.span(), format!("`{key}` stands here twice")));
+            return Err(Error::new(key.span(), format!("duplicate key `{key}`")));
         }
         found.push(Entry { key, value });
     }
@@ -189,7 +189,7 @@ fn value(kind: &Kind, tokens: TokenStream, span: Span) -> Result<TokenStream> {
         Kind::Word(words) => {
             let word = word(&tokens)
                 .filter(|word| words.contains(&word.as_str()))
-                .ok_or_else(|| Error::new(span, format!("one of these words is expected: {}", words.join(", "))))?;
+                .ok_or_else(|| Error::new(span, format!("expected one of: {}", words.join(", "))))?;
             quote!(#private::Value::Text(#word))
         }
         Kind::Texts => {
@@ -257,7 +257,7 @@ fn lookup<'t>(keys: &'t [(&'static str, Kind)], word: &str) -> Option<&'t Kind> 
 
 fn unknown(key: &Ident, tables: &[&[(&'static str, Kind)]]) -> Error {
     let known: Vec<&str> = tables.iter().flat_map(|table| table.iter().map(|(key, _)| *key)).collect();
-    Error::new(key.span(), format!("there is no key `{key}`; known are {}", known.join(", ")))
+    Error::new(key.span(), format!("unknown key `{key}`; valid keys are {}", known.join(", ")))
 }
 
 /// Checks that an id is a string literal with `[a-z][a-z0-9_]*` of at most 32 characters.
@@ -270,7 +270,7 @@ fn check_id(tokens: &TokenStream) -> Result<()> {
     if fits {
         return Ok(());
     }
-    Err(Error::new(literal.span(), "an id is `[a-z][a-z0-9_]*`, at most 32 characters"))
+    Err(Error::new(literal.span(), "an id must match `[a-z][a-z0-9_]*` and have at most 32 characters"))
 }
 
 #[cfg(test)]
@@ -284,35 +284,35 @@ mod tests {
     #[test]
     fn an_unknown_key_names_the_known_ones() {
         let error = error_of(quote!(id: "x", label: "X", trasport: none));
-        assert!(error.starts_with("there is no key `trasport`; known are id, label"), "{error}");
+        assert!(error.starts_with("unknown key `trasport`; valid keys are id, label"), "{error}");
         let nested = error_of(quote!(id: "x", label: "X", text: { limits: 1 }));
-        assert_eq!(nested, "there is no key `limits`; known are limit, unit, dialect");
+        assert_eq!(nested, "unknown key `limits`; valid keys are limit, unit, dialect");
     }
 
     #[test]
     fn a_capability_with_a_trait_is_sent_to_export_adapter() {
         let error = error_of(quote!(id: "x", label: "X", edit: true));
-        assert_eq!(error, "`edit` is declared by `export_adapter!(… : Edit)`, not here");
+        assert_eq!(error, "`edit` is set by `export_adapter!(… : Edit)`; remove it here");
     }
 
     #[test]
     fn a_word_outside_of_its_set_is_refused_and_an_open_one_is_not() {
         let error = error_of(quote!(id: "x", label: "X", delivery: twice));
-        assert_eq!(error, "one of these words is expected: idempotent, reconcilable, at_least_once");
+        assert_eq!(error, "expected one of: idempotent, reconcilable, at_least_once");
         assert!(expand(quote!(id: "x", label: "X", text: { dialect: my_own }, transport: "carrier-pigeon")).is_ok());
     }
 
     #[test]
     fn an_id_has_a_narrow_alphabet_and_is_needed() {
-        assert!(error_of(quote!(id: "My-Chat", label: "X")).starts_with("an id is"));
+        assert!(error_of(quote!(id: "My-Chat", label: "X")).starts_with("an id must"));
         assert_eq!(error_of(quote!(label: "X")), "`id` is missing");
         assert_eq!(error_of(quote!(id: "x")), "`label` is missing");
     }
 
     #[test]
     fn keys_without_values_and_twice_the_same_key_are_refused() {
-        assert_eq!(error_of(quote!(id: "x", id: "y", label: "X")), "`id` stands here twice");
-        assert_eq!(error_of(quote!(id: "x", label:)), "`label` needs a value: `label: …`");
+        assert_eq!(error_of(quote!(id: "x", id: "y", label: "X")), "duplicate key `id`");
+        assert_eq!(error_of(quote!(id: "x", label:)), "`label` requires a value: `label: …`");
         assert_eq!(error_of(quote!(id: "x", label: "X", text: 7)), "an object, `{ … }` is expected");
     }
 }

@@ -10,13 +10,13 @@ use crate::{NetError, lenient};
 #[non_exhaustive]
 pub enum BodyError {
     /// The body is longer than allowed.
-    #[error("the answer is longer than {bytes_max} bytes")]
+    #[error("the response exceeds {bytes_max} bytes")]
     TooLarge {
         /// The limit, in bytes.
         bytes_max: u64,
     },
     /// The body is not the expected JSON. The error does not quote it.
-    #[error("the answer is not what the interface promises ({0})")]
+    #[error("the response has an unexpected format ({0})")]
     Json(String),
     /// The body is incomplete.
     #[error(transparent)]
@@ -71,8 +71,8 @@ pub async fn read_json<T: DeserializeOwned>(response: Response, bytes_max: u64) 
 /// Describes an error in JSON without the values.
 fn shape(error: &serde_json::Error) -> String {
     let kind = match error.classify() {
-        serde_json::error::Category::Data => "other fields than expected",
-        serde_json::error::Category::Eof => "it ends too early",
+        serde_json::error::Category::Data => "unexpected fields",
+        serde_json::error::Category::Eof => "unexpected end",
         _ => "no JSON",
     };
     format!("{kind} at line {} column {}", error.line(), error.column())

@@ -69,13 +69,13 @@ pub enum ClientError {
         source: std::io::Error,
     },
     /// The file contains no certificate.
-    #[error("ca_file {path} holds no certificate that can be read; it has to be a PEM file")]
+    #[error("ca_file {path} contains no valid certificate; it must be a PEM file")]
     CaContent {
         /// The path of the file.
         path: String,
     },
     /// The client library rejected the settings.
-    #[error("the HTTP client could not be built ({0})")]
+    #[error("the HTTP client cannot be created ({0})")]
     Build(String),
     /// The address is invalid.
     #[error("{0}")]
@@ -113,7 +113,7 @@ pub(crate) fn http_client_with(
     }
     fresh().build().or_else(|error| {
         // A system without certificates must still reach plain addresses; https then fails with an error of its own.
-        tracing::warn!(%error, "no system certificates: install ca-certificates or set ca_file, else https is refused");
+        tracing::warn!(%error, "no system certificates found, so https connections will fail; install ca-certificates or set ca_file");
         fresh().tls_certs_only([]).build().map_err(refused)
     })
 }
@@ -125,15 +125,15 @@ pub(crate) fn http_client_with(
 /// The fault in the address. User names and passwords in addresses are rejected.
 pub fn base_url(text: &str) -> Result<Url, ClientError> {
     let trimmed = text.trim().trim_end_matches('/');
-    let url = Url::parse(trimmed).map_err(|error| ClientError::Url(format!("it is no address: {error}")))?;
+    let url = Url::parse(trimmed).map_err(|error| ClientError::Url(format!("it is not a valid URL: {error}")))?;
     let why = if !matches!(url.scheme(), "http" | "https") {
-        "it begins with neither http:// nor https://"
+        "it does not begin with http:// or https://"
     } else if url.host_str().is_none_or(str::is_empty) {
-        "it names no host"
+        "it has no host"
     } else if !url.username().is_empty() || url.password().is_some() {
-        "it holds a user name or password, which belong into keys of their own"
+        "it contains a user name or password, which must not be part of the URL"
     } else if url.query().is_some() || url.fragment().is_some() {
-        "it has something after ? or #"
+        "it contains a query or a fragment"
     } else {
         return Ok(url);
     };

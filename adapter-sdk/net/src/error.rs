@@ -19,7 +19,7 @@ pub enum NetError {
         detail: String,
     },
     /// The request was sent, at least in part, and the response is incomplete.
-    #[error("no whole answer: {detail}")]
+    #[error("incomplete response: {detail}")]
     Doubtful {
         /// True if a deadline ended the request instead of the other side.
         timed_out: bool,
@@ -76,10 +76,10 @@ impl From<reqwest::Error> for NetError {
 /// Appends the next step to an error about an untrusted certificate.
 fn explained(detail: String) -> String {
     const STEPS: [(&str, &str); 4] = [
-        ("UnknownIssuer", "write the certificate of the server, or of its authority, into `ca_file`"),
-        ("CaUsedAsEndEntity", "the certificate is self-signed; write it into `ca_file`"),
-        ("NotValidForName", "make a certificate whose subjectAltName has the name or address of the server"),
-        ("not valid for", "make a certificate whose subjectAltName has the name or address of the server"),
+        ("UnknownIssuer", "set `ca_file` to the certificate of the server or of its authority"),
+        ("CaUsedAsEndEntity", "the certificate is self-signed; set `ca_file` to it"),
+        ("NotValidForName", "create a certificate whose subjectAltName contains the name or address of the server"),
+        ("not valid for", "create a certificate whose subjectAltName contains the name or address of the server"),
     ];
     match STEPS.iter().find(|(what, _)| detail.contains("certificate") && detail.contains(what)) {
         Some((_, step)) => format!("{detail}; {step}"),

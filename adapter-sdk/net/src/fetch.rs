@@ -67,7 +67,7 @@ impl FetchOptions {
 #[non_exhaustive]
 pub enum FetchError {
     /// The rules do not allow the address.
-    #[error("{origin} may not be fetched: {why}")]
+    #[error("fetching from {origin} is not allowed: {why}")]
     Forbidden {
         /// The origin of the address.
         origin: String,
@@ -75,13 +75,13 @@ pub enum FetchError {
         why: &'static str,
     },
     /// The file is longer than allowed.
-    #[error("the file is longer than {bytes_max} bytes")]
+    #[error("the file exceeds {bytes_max} bytes")]
     TooLarge {
         /// The limit, in bytes.
         bytes_max: u64,
     },
     /// The server responded with another status than success.
-    #[error("the server answered with status {0}")]
+    #[error("the server responded with status {0}")]
     Status(u16),
     /// The download exceeded its deadline.
     #[error("the file did not arrive within {0:?}")]
@@ -139,7 +139,7 @@ impl Fetcher {
     }
 
     async fn follow(&self, url: &str, headers: HeaderMap, deadline: Instant) -> Result<Fetched, FetchError> {
-        let mut url = Url::parse(url).map_err(|_| forbidden("the address", "it is no address"))?;
+        let mut url = Url::parse(url).map_err(|_| forbidden("the address", "it is not a valid URL"))?;
         let first = origin(&url);
         for _ in 0..=self.options.redirects_max {
             let here = origin(&url);
@@ -163,7 +163,7 @@ impl Fetcher {
             }
             return Ok(Fetched { response, left: bytes_max, options: self.options.clone(), deadline });
         }
-        Err(forbidden(&origin(&url), "it redirects too often"))
+        Err(forbidden(&origin(&url), "too many redirects"))
     }
 
     /// Rejects a host name that resolves to this network, although a proxy would resolve it. A name that is
@@ -185,10 +185,10 @@ impl Fetcher {
     fn client_for(&self, url: &Url) -> Result<&Client, FetchError> {
         let here = origin(url);
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(forbidden(&here, "only http and https are fetched"));
+            return Err(forbidden(&here, "only http and https are allowed"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(forbidden(&here, "the address holds a user name or password"));
+            return Err(forbidden(&here, "the URL contains a user name or password"));
         }
         if self.origins.contains(&here) {
             return Ok(&self.configured);
@@ -258,8 +258,8 @@ impl Fetched {
 }
 
 /// The reason for rejecting a host that is not on the list.
-const NOT_LISTED: &str = "its host is not on the list of hosts that files are fetched from";
-const NOT_PUBLIC: &str = "it lies inside this machine or its network, and its origin is not configured";
+const NOT_LISTED: &str = "its host is not on the list of allowed hosts";
+const NOT_PUBLIC: &str = "it is on this machine or its network, and its origin is not configured";
 
 /// A resolver for names in the public network, and for the operator's proxies.
 #[derive(Debug)]
@@ -282,7 +282,7 @@ impl Resolve for PublicResolver {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the name has no address of the public network")]
+#[error("the name has no public address")]
 struct NotPublic;
 
 fn classify(error: reqwest::Error, origin: &str) -> FetchError {
@@ -301,7 +301,7 @@ fn redirected(from: &Url, response: &Response) -> Result<Url, FetchError> {
     let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
     let to = location.and_then(|location| from.join(location).ok()).ok_or(FetchError::Status(status))?;
     if from.scheme() == "https" && to.scheme() != "https" {
-        return Err(forbidden(&origin(&to), "an encrypted address redirects to an unencrypted one"));
+        return Err(forbidden(&origin(&to), "an https URL redirects to an http URL"));
     }
     Ok(to)
 }

@@ -19,15 +19,15 @@ pub fn refused(key: &str, address: SocketAddr, error: &io::Error) -> ConnectErro
     match error.kind() {
         ErrorKind::AddrInUse => ConnectError::retry(match holder(address) {
             Some(holder) => {
-                format!("`{key}` {address} is taken by {holder}; end it, or choose another port")
+                format!("`{key}` {address} is in use by {holder}; stop it, or choose another port")
             }
             None => format!(
-                "`{key}` {address} is taken by another process; find it with `ss -ltnp 'sport = :{port}'`, or choose another port"
+                "`{key}` {address} is in use by another process; find it with `ss -ltnp 'sport = :{port}'`, or choose another port"
             ),
         }),
         ErrorKind::PermissionDenied => ConnectError::fatal(
-            format!("`{key}` {address} cannot be used: this user may not listen there ({error})"),
-            "choose a port from 1024 on",
+            format!("`{key}` {address} cannot be used: this user has no permission to listen there ({error})"),
+            "choose a port of 1024 or higher",
         ),
         _ => ConnectError::retry(format!("`{key}` {address} cannot be used: {error}")),
     }
@@ -80,7 +80,7 @@ mod tests {
         let error = TcpListener::bind(address).expect_err("it is taken");
         let ConnectError::Retry { reason, .. } = refused("listen", address, &error) else { panic!("it comes free") };
         assert!(
-            reason.starts_with(&format!("`listen` {address} is taken by process {}", std::process::id())),
+            reason.starts_with(&format!("`listen` {address} is in use by process {}", std::process::id())),
             "{reason}"
         );
         drop(taken);

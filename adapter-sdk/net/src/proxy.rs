@@ -55,20 +55,20 @@ pub fn read_proxy(text: &str) -> Result<Url, ClientError> {
     let text = text.trim();
     let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let Ok(mut url) = Url::parse(&text) else {
-        return wrong("the proxy is not an address; write something like \"http://127.0.0.1:3128\"");
+        return wrong("the proxy is not a valid URL; use a URL like \"http://127.0.0.1:3128\"");
     };
     if !SCHEMES.contains(&url.scheme()) {
         return wrong("the proxy must begin with http://, https://, socks5:// or socks5h://");
     }
     let host = url.host_str().unwrap_or_default();
     if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '%') || url.port() == Some(0) {
-        return wrong("the proxy names no host, or a port that does not exist");
+        return wrong("the proxy has no host or an invalid port");
     }
     if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
-        return wrong("the proxy has something after its port; write scheme://host:port only");
+        return wrong("the proxy has text after its port; use scheme://host:port only");
     }
     if url.scheme().starts_with("socks") && url.port().is_none() && url.set_port(Some(SOCKS_PORT)).is_err() {
-        return wrong("the proxy names no port");
+        return wrong("the proxy has no port");
     }
     Ok(url)
 }

@@ -72,7 +72,7 @@ impl Caller {
 /// are those of [`port::refused`].
 pub async fn bind(key: &str, addresses: &[SocketAddr]) -> Result<TcpListener, ConnectError> {
     let Some(first) = addresses.first() else {
-        return Err(ConnectError::retry(format!("`{key}` has no address at the moment")));
+        return Err(ConnectError::retry(format!("`{key}` currently has no address")));
     };
     TcpListener::bind(addresses).await.map_err(|error| port::refused(key, *first, &error))
 }
@@ -88,7 +88,7 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds) -> Con
             Ok(accepted) => accepted,
             // No file descriptors are left, or the client has disconnected: the next connection may succeed.
             Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
+                tracing::warn!(%error, "connection cannot be accepted");
                 sleep(REFUSED_PAUSE).await;
                 continue;
             }
@@ -126,7 +126,9 @@ impl Quiet {
     fn make_room(&mut self) {
         if self.said.is_none_or(|at| at.elapsed() >= FULL_SAID_EVERY) {
             self.said = Some(Instant::now());
-            tracing::warn!("all connections of the port are taken; the oldest without a verified key is closed");
+            tracing::warn!(
+                "connection limit of the port reached; closing the oldest connection without a verified key"
+            );
         }
         while let Some((ends, caller)) = self.connections.pop_front() {
             if !ends.is_finished() && !caller.0.load(Ordering::Relaxed) {
@@ -306,6 +308,6 @@ mod tests {
         let ConnectError::Retry { reason, .. } = bind("listen", &[address]).await.unwrap_err() else {
             panic!("it comes free")
         };
-        assert!(reason.starts_with(&format!("`listen` {address} is taken by")), "{reason}");
+        assert!(reason.starts_with(&format!("`listen` {address} is in use by")), "{reason}");
     }
 }

@@ -18,7 +18,7 @@ pub struct SseEvent {
 #[non_exhaustive]
 pub enum SseError {
     /// One line or the data of one event is longer than allowed.
-    #[error("an event of the stream is longer than {bytes_max} bytes")]
+    #[error("an event of the stream exceeds {bytes_max} bytes")]
     TooLong {
         /// The limit, in bytes.
         bytes_max: usize,

@@ -39,13 +39,13 @@ pub enum WsError {
     #[error(transparent)]
     Net(#[from] NetError),
     /// The server responded without a websocket.
-    #[error("the server answered with status {0} instead of a websocket")]
+    #[error("the server responded with status {0} instead of a websocket")]
     Status(u16),
     /// The server's handshake violates the protocol.
-    #[error("the server's handshake is wrong: {0}")]
+    #[error("the websocket handshake failed: {0}")]
     Handshake(&'static str),
     /// A message is longer than allowed.
-    #[error("a message is longer than {bytes_max} bytes")]
+    #[error("a message exceeds {bytes_max} bytes")]
     TooLarge {
         /// The limit, in bytes.
         bytes_max: usize,
@@ -54,7 +54,7 @@ pub enum WsError {
     #[error("no answer within {0:?}")]
     Deadline(Duration),
     /// The connection broke.
-    #[error("the connection broke: {0}")]
+    #[error("the connection was lost: {0}")]
     Broken(String),
 }
 
@@ -139,16 +139,16 @@ impl WsClient {
     }
 
     async fn tunnel(&self, proxy: &Url, url: &Url, bytes_max: usize) -> Result<Socket, WsError> {
-        let wrong = |_| WsError::Handshake("its address cannot be asked for");
+        let wrong = |_| WsError::Handshake("the URL is invalid");
         let mut request = url.as_str().replacen("http", "ws", 1).into_client_request().map_err(wrong)?;
         let agent = HeaderValue::from_str(&self.user_agent);
-        let agent = agent.map_err(|_| WsError::Handshake("the user agent is not a header"))?;
+        let agent = agent.map_err(|_| WsError::Handshake("the user agent is not a valid header value"))?;
         request.headers_mut().insert(header::USER_AGENT, agent);
         let connection: Box<dyn Connection> = Box::new(tunnel::open(proxy, url).await?);
         match client_async_with_config(request, connection, Some(bounded(bytes_max))).await {
             Ok((stream, _)) => Ok(Socket { stream, bytes_max }),
             Err(Error::Http(response)) => Err(WsError::Status(response.status().as_u16())),
-            Err(Error::Protocol(_)) => Err(WsError::Handshake("it is no handshake of a websocket")),
+            Err(Error::Protocol(_)) => Err(WsError::Handshake("the response is not a websocket handshake")),
             Err(error) => Err(WsError::Broken(sentence(&error))),
         }
     }
@@ -204,7 +204,7 @@ impl Socket {
         }
         let accepted = response.headers().get(SEC_WEBSOCKET_ACCEPT).map(reqwest::header::HeaderValue::as_bytes);
         if accepted != Some(derive_accept_key(key.as_bytes()).as_bytes()) {
-            return Err(WsError::Handshake("its key answers another request"));
+            return Err(WsError::Handshake("the server returned a wrong key"));
         }
         let connection: Box<dyn Connection> = Box::new(response.upgrade().await.map_err(NetError::from)?);
         let stream = WebSocketStream::from_raw_socket(connection, Role::Client, Some(bounded(bytes_max))).await;
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(ws_url("ws://127.0.0.1:8070/gateway").unwrap().as_str(), "http://127.0.0.1:8070/gateway");
         assert_eq!(ws_url(" http://a.b ").unwrap().scheme(), "http");
         let sentence = ws_url("gateway.discord.gg").unwrap_err().to_string();
-        assert!(sentence.contains("no address"), "{sentence}");
+        assert!(sentence.contains("not a valid URL"), "{sentence}");
         let sentence = ws_url("ftp://a.b").unwrap_err().to_string();
         assert!(sentence.contains("ws://") && sentence.contains("https://"), "{sentence}");
     }

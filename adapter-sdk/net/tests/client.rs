@@ -252,7 +252,7 @@ async fn a_redirect_in_a_circle_ends() {
         }
     });
     let error = fetcher(&[address]).fetch(&format!("http://{address}/"), HeaderMap::new()).await.unwrap_err();
-    assert!(matches!(error, FetchError::Forbidden { why: "it redirects too often", .. }), "{error:?}");
+    assert!(matches!(error, FetchError::Forbidden { why: "too many redirects", .. }), "{error:?}");
 }
 
 #[tokio::test]

@@ -130,7 +130,7 @@ fn ws_url_with(text: &str) -> hermes_adapter_net::reqwest::Url {
 async fn a_proxy_that_opens_no_tunnel_is_named_without_its_credentials() {
     for (status, sentence) in [
         ("403 Forbidden", "refused to connect to the server"),
-        ("407 Proxy Authentication Required", "requires other credentials"),
+        ("407 Proxy Authentication Required", "rejected the credentials"),
     ] {
         let (address, _head) = http_proxy(status).await;
         let error =

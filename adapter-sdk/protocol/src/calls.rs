@@ -304,7 +304,7 @@ impl std::fmt::Display for ConnectError {
         match self {
             Self::Fatal { reason, mend } => write!(f, "{reason}; {mend}"),
             Self::Retry { reason, .. } => f.write_str(reason),
-            Self::Unrecognised => f.write_str("the link was lost"),
+            Self::Unrecognised => f.write_str("the connection was lost"),
         }
     }
 }

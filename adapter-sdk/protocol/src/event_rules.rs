@@ -21,13 +21,18 @@ impl Event {
     /// `invalid`, with a message for the adapter's author.
     pub fn judge(&self) -> Result<(), CallError> {
         if self.event_id.is_empty() || self.event_id.len() > EVENT_ID_BYTES_MAX {
-            return invalid(format!("event_id has 1 to {EVENT_ID_BYTES_MAX} bytes, this one {}", self.event_id.len()));
+            return invalid(format!(
+                "event_id must have 1 to {EVENT_ID_BYTES_MAX} bytes, but has {}",
+                self.event_id.len()
+            ));
         }
         if self.chat.id.is_empty() {
-            return invalid("chat.id is empty; it is the platform's stable id of the chat".to_owned());
+            return invalid("chat.id is empty; set it to the stable id of the chat on the platform".to_owned());
         }
         if self.kind == EventKind::Choice && self.choice.as_ref().is_none_or(|made| made.ask.is_empty()) {
-            return invalid("an event of kind `choice` names in `choice` which question was answered".to_owned());
+            return invalid(
+                "an event of kind `choice` requires `choice`, which names the answered question".to_owned(),
+            );
         }
         Ok(())
     }
@@ -42,10 +47,13 @@ impl Event {
     pub fn judge_by_every_rule(&self) -> Result<(), CallError> {
         self.judge()?;
         if self.at_ms < 0 {
-            return invalid(format!("at_ms is {}; it is milliseconds since 1970, or 0 where nobody knows", self.at_ms));
+            return invalid(format!(
+                "at_ms is {}; use milliseconds since 1970, or 0 if the time is unknown",
+                self.at_ms
+            ));
         }
         if !fits(&self.raw) {
-            let why = format!("raw has at most {EVENT_RAW_BYTES_MAX} bytes of JSON; leave it out where it is longer");
+            let why = format!("raw exceeds {EVENT_RAW_BYTES_MAX} bytes of JSON; omit it");
             return Err(CallError::new("too_large", why));
         }
         Ok(())

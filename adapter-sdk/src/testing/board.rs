@@ -155,7 +155,7 @@ impl State {
         let name = payload.get("name").and_then(Value::as_str);
         let name = name.ok_or_else(|| CallError::new("invalid", format!("`{method}` needs `name`")))?;
         let value = self.secrets.get(name).map(|value| json!({ "value": value }));
-        value.ok_or_else(|| CallError::new("not_found", format!("there is no secret `{name}`")))
+        value.ok_or_else(|| CallError::new("not_found", format!("unknown secret `{name}`")))
     }
 }
 
@@ -178,7 +178,7 @@ impl MockPort for Board {
         let result = match (own, scripted) {
             (Some(own), _) => own,
             (None, Some(scripted)) => scripted(&payload),
-            (None, None) => Err(CallError::new("unavailable", "nobody answers")),
+            (None, None) => Err(CallError::new("unavailable", "the test defines no answer for this call")),
         };
         answer.fire(Reply::of(result));
     }

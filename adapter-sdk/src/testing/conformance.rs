@@ -30,11 +30,13 @@ const LOOK: Duration = Duration::from_millis(20);
 /// have, or a case fails.
 pub fn conformance<A: Exported>(config: Value) {
     let host = MockHost::start::<A>(config).unwrap_or_else(|sentence| {
-        panic!("{sentence}; a configuration with required keys goes into `conformance!(TheAdapter, {{ \"key\": … }})`")
+        panic!(
+            "{sentence}; pass a configuration with the required keys to `conformance!(TheAdapter, {{ \"key\": … }})`"
+        )
     });
     let manifest: Manifest = serde_json::from_str(host.manifest()).expect("`manifest!` writes a manifest");
     let astray = keys_astray(&manifest, &MockHost::config_schema::<A>());
-    assert!(astray.is_empty(), "`manifest!` names keys that the configuration does not have: {}", astray.join(", "));
+    assert!(astray.is_empty(), "`manifest!` names keys that are not in the configuration: {}", astray.join(", "));
     let outcomes = block_on(hermes_conformance::run(&mut MockSubject::new(host, false)));
     nothing_failed(&outcomes);
 }
@@ -49,7 +51,7 @@ pub fn certify<A: Exported>(file: &Path) -> Vec<Outcome> {
     let sample = Sample::read(file).unwrap_or_else(|why| panic!("{why}"));
     conformance::<A>(sample.config.clone());
     let staged = sample.staged().unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let (mut stage, config) = staged.unwrap_or_else(|| panic!("{} names no `stage`", file.display()));
+    let (mut stage, config) = staged.unwrap_or_else(|| panic!("{} does not set `stage`", file.display()));
     let media = Folder::new(A::MANIFEST.id());
     let host = MockHost::setup("test").media_dir(&media.0).start::<A>(config.clone());
     let host = host.unwrap_or_else(|sentence| panic!("{sentence}"));
@@ -252,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "does not have: `tokne` in `secrets`, `toekn` in `env`")]
+    #[should_panic(expected = "not in the configuration: `tokne` in `secrets`, `toekn` in `env`")]
     fn a_secret_that_is_no_key_does_not_pass() {
         conformance::<Astray>(serde_json::json!({ "token": "x" }));
     }
 
     #[test]
-    #[should_panic(expected = "missing field `token`; a configuration with required keys goes into `conformance!")]
+    #[should_panic(expected = "missing field `token`; pass a configuration with the required keys to `conformance!")]
     fn a_missing_sample_configuration_is_asked_for() {
         conformance::<Tidy>(serde_json::json!({}));
     }

@@ -65,7 +65,7 @@ impl Adapter for LineChatAdapter {
                 while let Some(said) = person.says().await {
                     // `emit` returns after the event is stored; the next line is read after that.
                     if let Err(error) = host.emit(&event(said, host.now_ms())).await {
-                        return tracing::warn!("a line was not taken: {}", error.message);
+                        return tracing::warn!("the host rejected a line: {}", error.message);
                     }
                 }
             });
@@ -76,7 +76,7 @@ impl Adapter for LineChatAdapter {
         let room = (message.chat.kind != ChatType::Dm).then_some(message.chat.id.as_str());
         match self.people.tell(room, &message.chat.id, &message.text).await {
             Told::Somebody => SendOutcome::delivered(message.key, self.host.now_ms()),
-            Told::Nobody => SendOutcome::not_sent(None, WaitScope::Chat, "nobody is there to read it"),
+            Told::Nobody => SendOutcome::not_sent(None, WaitScope::Chat, "the recipient is not connected"),
             Told::Perhaps(error) => SendOutcome::unknown(error.to_string()),
         }
     }

@@ -70,9 +70,9 @@ impl People {
         let why = {
             let mut people = self.lock();
             if people.contains_key(&name) {
-                "this name is taken; connect again and say another one\n"
+                "this name is taken; connect again with another name\n"
             } else if people.len() >= PEOPLE_MAX {
-                "there is no room for one more; connect again later\n"
+                "too many connections; try again later\n"
             } else {
                 people.insert(name.clone(), writer);
                 drop(people);

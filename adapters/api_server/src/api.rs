@@ -98,15 +98,15 @@ impl ChatRequest {
     /// Rejects options that the answer could not honour.
     pub fn check(&self) -> Result<(), ApiError> {
         if self.n.is_some_and(|n| n != 1) {
-            return Err(ApiError::invalid("n", "only one answer is given; leave n out"));
+            return Err(ApiError::invalid("n", "only one answer is supported; omit n"));
         }
         let format = self.response_format["type"].as_str().unwrap_or("text");
         if format != "text" {
-            return Err(ApiError::invalid("response_format", "answers are text; leave response_format out"));
+            return Err(ApiError::invalid("response_format", "only text answers are supported; omit response_format"));
         }
         let must_call = self.tool_choice.is_object() || self.tool_choice == "required";
         if must_call {
-            return Err(ApiError::invalid("tool_choice", "the agent calls no tools of its clients"));
+            return Err(ApiError::invalid("tool_choice", "tools of the client are not supported; omit them"));
         }
         Ok(())
     }
@@ -130,13 +130,13 @@ impl From<Vec<(Speaker, String)>> for Conversation {
 /// Parses the messages into roles, texts and files. The last message must be the user's, and only the user's have files.
 pub fn read(messages: &[InMessage]) -> Result<Conversation, ApiError> {
     if messages.len() > MESSAGES_MAX {
-        return Err(ApiError::invalid("messages", format!("there are more than {MESSAGES_MAX} messages")));
+        return Err(ApiError::invalid("messages", format!("the request has more than {MESSAGES_MAX} messages")));
     }
     let mut read = Conversation::default();
     for (at, message) in messages.iter().enumerate() {
         let (speaker, text, files) = message.read()?;
         if speaker != Speaker::User && !files.is_empty() {
-            return Err(ApiError::invalid("messages", "only messages of the user may have files"));
+            return Err(ApiError::invalid("messages", "only user messages can have files"));
         }
         read.messages.push((speaker, text));
         read.files.extend(files.into_iter().map(|file| (at, file)));
@@ -146,12 +146,12 @@ pub fn read(messages: &[InMessage]) -> Result<Conversation, ApiError> {
     }
     let has_file = read.files.last().is_some_and(|(at, _)| at + 1 == messages.len());
     match read.messages.last() {
-        None => Err(ApiError::invalid("messages", "there is no message")),
+        None => Err(ApiError::invalid("messages", "the request has no message")),
         Some((Speaker::User, text)) if text.trim().is_empty() && !has_file => {
             Err(ApiError::invalid("messages", "the last message is empty"))
         }
         Some((Speaker::User, _)) => Ok(read),
-        Some(_) => Err(ApiError::invalid("messages", "the last message has to be the user's")),
+        Some(_) => Err(ApiError::invalid("messages", "the last message must be from the user")),
     }
 }
 
@@ -162,7 +162,7 @@ impl InMessage {
             "user" => Speaker::User,
             "assistant" => Speaker::Assistant,
             "tool" | "function" => Speaker::Tool,
-            _ => return Err(ApiError::invalid("messages", "a role is none of system, user, assistant, tool")),
+            _ => return Err(ApiError::invalid("messages", "a role must be one of system, user, assistant, tool")),
         };
         let text = match &self.content {
             Value::Null => String::new(),
@@ -177,7 +177,7 @@ impl InMessage {
                 }
                 return Ok((speaker, texts.join("\n"), files));
             }
-            _ => return Err(ApiError::invalid("messages", "content is neither a text nor a list of parts")),
+            _ => return Err(ApiError::invalid("messages", "content must be a string or a list of parts")),
         };
         Ok((speaker, text, Vec::new()))
     }
@@ -189,7 +189,7 @@ fn text_of(part: &Value) -> Result<&str, ApiError> {
         part["text"].as_str().filter(|_| matches!(kind, None | Some("text" | "input_text" | "output_text")))
     });
     text.ok_or_else(|| {
-        ApiError::invalid("messages", "a content part is neither text nor a file; send text, file or input_file parts")
+        ApiError::invalid("messages", "a content part is not supported; use text, file or input_file parts")
     })
 }
 

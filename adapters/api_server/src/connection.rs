@@ -32,7 +32,9 @@ pub async fn open(server: &Arc<Server>) -> Result<TcpListener, ConnectError> {
     let made = ready_key(server, on_loopback).await?;
     kept::load(server).await.map_err(|error| ConnectError::retry(error.to_string()))?;
     let listener = serve::bind("listen", &addresses).await?;
-    let address = listener.local_addr().map_err(|error| ConnectError::retry(format!("the port is gone: {error}")))?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| ConnectError::retry(format!("the port is not available any more: {error}")))?;
     // Both keep the values of the first connect, because the configuration of an instance never changes.
     let _ = server.on_loopback.set(on_loopback);
     let label = match made {
@@ -69,14 +71,14 @@ pub fn check(config: &Config) -> Result<(), String> {
             .any(|rest| !rest.is_empty() && !rest.trim_end_matches('/').contains('/'));
         if origin != "*" && !is_origin {
             return Err(format!(
-                "`cors_origins` has {origin:?}, which is no origin; write \"https://chat.example\", or \"*\""
+                "`cors_origins` contains {origin:?}, which is not an origin; use a value like \"https://chat.example\" or \"*\""
             ));
         }
     }
     let key = chosen_key(config);
     if let Some(why) = key.and_then(weakness) {
         return Err(format!(
-            "`key` is too weak: {why}; choose 16 characters or more, for example with `openssl rand -hex 24`"
+            "`key` is too weak: {why}; use at least 16 characters, for example from `openssl rand -hex 24`"
         ));
     }
     let listen = &config.listen;
@@ -91,11 +93,11 @@ pub fn check(config: &Config) -> Result<(), String> {
     }
 }
 
-const LISTEN_MEND: &str = "write an address and a port, like \"127.0.0.1:8642\"";
+const LISTEN_MEND: &str = "use an address and a port, like \"127.0.0.1:8642\"";
 
 fn reachable_without_key(listen: &str) -> String {
     format!(
-        "`listen` is {listen:?}, which other machines can reach, and there is no `key`; set one, or listen on 127.0.0.1"
+        "`listen` is {listen:?}, which other machines can reach, but `key` is not set; set `key`, or listen on 127.0.0.1"
     )
 }
 
@@ -116,7 +118,7 @@ async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, ConnectError> {
         }
         // A name and a port: the resolver may be temporarily unavailable.
         Err(error) if error.kind() != ErrorKind::InvalidInput => {
-            Err(ConnectError::retry(format!("`listen` = {listen:?} cannot be looked up: {error}")))
+            Err(ConnectError::retry(format!("`listen` = {listen:?} cannot be resolved: {error}")))
         }
         Err(error) => Err(ConnectError::fatal(format!("`listen` = {listen:?} cannot be used: {error}"), LISTEN_MEND)),
     }
@@ -129,15 +131,18 @@ async fn ready_key(server: &Server, on_loopback: bool) -> Result<Option<String>,
         return Ok(None);
     }
     if !on_loopback {
-        return Err(ConnectError::fatal(reachable_without_key(&server.config.listen), "mend the section"));
+        return Err(ConnectError::fatal(
+            reachable_without_key(&server.config.listen),
+            "correct the section of the instance",
+        ));
     }
-    let unavailable = |error: CallError| ConnectError::retry(format!("the key cannot be kept: {error}"));
+    let unavailable = |error: CallError| ConnectError::retry(format!("the generated key cannot be saved: {error}"));
     let kv = server.host.kv();
     let key = match kv.get(KEY_PLACE).await.map_err(unavailable)? {
         Some(key) => key,
         None => {
             let random = inbound::random_hex()
-                .map_err(|_| ConnectError::retry("the system gives no random numbers for a key"))?;
+                .map_err(|_| ConnectError::retry("the system cannot generate random numbers for a key"))?;
             let key = format!("hk-{random}");
             kv.set(KEY_PLACE, &key).await.map_err(unavailable)?;
             key

@@ -60,9 +60,9 @@ pub fn weakness(key: &str) -> Option<&'static str> {
     if key.chars().count() < KEY_CHARS_MIN {
         Some("it is shorter than 16 characters")
     } else if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        Some("it holds characters that a header cannot carry")
+        Some("it contains characters that are not allowed in a header")
     } else if key.chars().all(|char| Some(char) == first) {
-        Some("it is one character repeated")
+        Some("it repeats a single character")
     } else if ["changeme", "change-me", "change_me", "placeholder", "your-api-key", "your_api_key"]
         .iter()
         .any(|word| lower.contains(word))
@@ -107,12 +107,12 @@ fn admit(server: &Server, request: &Request) -> Result<Admitted, ApiError> {
     };
     let on_loopback = server.on_loopback.get().copied().unwrap_or(true);
     if !host.is_some_and(|host| is_ours(host, &server.config.hosts, on_loopback)) {
-        let message = "this server is not addressed under that name; its operator adds it to hosts";
+        let message = "this host name is not allowed; the operator can add it to hosts";
         return Err(ApiError::new(403, "host_not_allowed", message));
     }
     if let Some(origin) = headers.get(ORIGIN) {
         if !is_allowed(server, origin) {
-            let message = "web pages of that origin may not call; the operator adds it to cors_origins";
+            let message = "web pages of this origin are not allowed; the operator can add it to cors_origins";
             return Err(ApiError::new(403, "origin_not_allowed", message));
         }
         if request.method() == Method::OPTIONS && headers.contains_key("access-control-request-method") {

@@ -56,7 +56,7 @@ impl InFile {
         let refused = |message: &str| ApiError::invalid("messages", message);
         if let Some(key) = ["file_id", "file_url"].into_iter().find(|key| !file[*key].is_null()) {
             return Err(refused(&format!(
-                "{key} is not supported, because this server keeps and fetches no files; send the content as file_data"
+                "{key} is not supported, because this server does not store or fetch files; send the content as file_data"
             )));
         }
         let data = file["file_data"].as_str().ok_or_else(|| refused("a file has no file_data; send it as base64"))?;
@@ -106,7 +106,7 @@ pub async fn hand_over(host: &Host, files: Vec<InFile>) -> Result<Vec<Attachment
     for file in files {
         let written = write(host, &file).await.map_err(|error| match error.code.as_str() {
             "too_large" => End::failed(413, "body_too_large", error.message),
-            _ => End::failed(503, "not_accepted", format!("the host did not take a file: {}", error.message)),
+            _ => End::failed(503, "not_accepted", format!("the host rejected a file: {}", error.message)),
         });
         let (id, size) = written?;
         attachments.push(Attachment::new(id, file.kind(), file.mime, file.name, size));
@@ -118,7 +118,7 @@ async fn write(host: &Host, file: &InFile) -> Result<(String, u64), CallError> {
     let wanted = MediaCreate::new(file.name.as_str(), file.mime.as_str(), u64::try_from(file.bytes.len()).ok());
     let slot = host.media().create(wanted).await?;
     let written = tokio::fs::write(&slot.path, &file.bytes).await;
-    written.map_err(|error| CallError::new("unavailable", format!("it cannot be written ({error})")))?;
+    written.map_err(|error| CallError::new("unavailable", format!("the file cannot be written ({error})")))?;
     let info = host.media().commit(&slot.id).await?;
     Ok((slot.id, info.size))
 }

@@ -59,16 +59,13 @@ impl Asked {
             None => session_id.filter(|name| !name.is_empty()),
         };
         if session.as_deref().is_some_and(|name| !is_name(name, SESSION_CHARS_MAX)) {
-            return Err(ApiError::invalid(
-                "session_id",
-                "it is longer than 256 characters or holds control characters",
-            ));
+            return Err(ApiError::invalid("session_id", "it exceeds 256 characters or contains control characters"));
         }
         let key = header(headers, "idempotency-key")?;
         if key.as_deref().is_some_and(|key| !is_name(key, KEY_CHARS_MAX)) {
             return Err(ApiError::invalid(
                 "Idempotency-Key",
-                "it is longer than 255 characters or holds control characters",
+                "it exceeds 255 characters or contains control characters",
             ));
         }
         // The host has the earlier messages of a named conversation.
@@ -194,7 +191,8 @@ fn fingerprint(key: &str, session: Option<&str>, messages: &[(Speaker, String)],
 /// Returns forty random hexadecimal digits.
 pub fn random_hex() -> Result<String, ApiError> {
     let mut bytes = [0; 20];
-    getrandom::fill(&mut bytes).map_err(|_| ApiError::new(500, "internal", "the system gives no random numbers"))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|_| ApiError::new(500, "internal", "the system cannot generate random numbers"))?;
     Ok(hex(&bytes))
 }
 

@@ -46,7 +46,7 @@ pub async fn load(server: &Server) -> Result<(), CallError> {
     if let Some(text) = server.host.kv().get(INDEX).await? {
         match serde_json::from_str(&text) {
             Ok(index) => *server.kept.lock() = index,
-            Err(error) => tracing::warn!(%error, "the index of kept answers cannot be read and begins anew"),
+            Err(error) => tracing::warn!(%error, "index of stored answers cannot be read; starting with an empty one"),
         }
     }
     Ok(())
@@ -76,7 +76,7 @@ pub async fn begin(server: &Server, event_id: &str, inbox_id: i64) {
 pub async fn keep(server: &Server, event_id: &str, end: &End) {
     let text = serde_json::to_string(end).unwrap_or_default();
     if text.len() > ANSWER_BYTES_MAX {
-        tracing::info!(bytes = text.len(), "an answer is too long to be kept under its idempotency key");
+        tracing::info!(bytes = text.len(), "answer is too long to be stored under its idempotency key");
         return;
     }
     warn(server.host.kv().set(&place(event_id), &text).await);
@@ -106,6 +106,6 @@ fn place(event_id: &str) -> String {
 /// Logs a failed write. The only consequence is that a repeated request gets no stored answer.
 fn warn(written: Result<(), CallError>) {
     if let Err(error) = written {
-        tracing::warn!(%error, "an answer cannot be kept under its idempotency key");
+        tracing::warn!(%error, "answer cannot be stored under its idempotency key");
     }
 }

@@ -138,7 +138,7 @@ impl Adapter for ApiServer {
         delivery: idempotent,
         authorizes_upstream: true,
         group_default: all,
-        platform_hint: "You are answering over an HTTP API. Write CommonMark; the caller decides how it is shown.",
+        platform_hint: "You are answering over an HTTP API. Use CommonMark; the caller decides how it is rendered.",
     };
 
     type Config = Config;

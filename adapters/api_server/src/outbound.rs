@@ -17,7 +17,7 @@ const GONE: &str = "requester gone";
 /// Delivers a reply to its request. Delivered means that it was written to the connection.
 pub async fn send(server: &Server, message: Outgoing) -> SendOutcome {
     if !message.media.is_empty() {
-        return SendOutcome::refused(RefusalKind::Invalid, "the HTTP API carries no files");
+        return SendOutcome::refused(RefusalKind::Invalid, "the HTTP API does not support files");
     }
     let Some(inbox_id) = message.in_reply_to else {
         let told = server.in_chat(&message.chat).iter().filter(|turn| turn.notice(&message.text, false)).count();
@@ -52,7 +52,7 @@ async fn reply(server: &Server, turn: &Turn, message: &Outgoing) -> SendOutcome 
     }
     match timeout(TAKE_WAIT, turn.reply_taken()).await {
         Ok(taken) => outcome(server, taken, &message.key),
-        Err(_) => SendOutcome::unknown("the requester has not read the answer yet"),
+        Err(_) => SendOutcome::unknown("the client has not read the answer yet"),
     }
 }
 

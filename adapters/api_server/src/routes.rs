@@ -55,8 +55,10 @@ pub fn router(server: Arc<Server>) -> Router {
         .route("/v1/models/{*id}", get(model))
         .route("/v1/chat/completions", post(completions))
         .route("/api/chat/stream", post(chat_stream))
-        .fallback(async || ApiError::new(404, "not_found", "there is nothing at this path"))
-        .method_not_allowed_fallback(async || ApiError::new(405, "method_not_allowed", "this path has other methods"))
+        .fallback(async || ApiError::new(404, "not_found", "unknown path"))
+        .method_not_allowed_fallback(async || {
+            ApiError::new(405, "method_not_allowed", "this path does not support the method")
+        })
         .layer(middleware::from_fn_with_state(Arc::clone(&server), door::guard))
         .with_state(server)
 }
@@ -73,7 +75,7 @@ async fn model(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Res
     if model_ids(&server).await.contains(&id) {
         return Ok(Json(api::model(&id)));
     }
-    Err(ApiError::new(404, "model_not_found", "there is no such model"))
+    Err(ApiError::new(404, "model_not_found", "unknown model"))
 }
 
 /// Returns the agent's own name, followed by the models of the host's runtime.
@@ -85,7 +87,7 @@ async fn model_ids(server: &Server) -> Vec<String> {
     let mut ids = vec![server.config.model_name.clone()];
     match server.host.call::<Vec<Listed>>("models.list", &json!({})).await {
         Ok(listed) => ids.extend(listed.into_iter().map(|model| model.id).filter(|id| *id != server.config.model_name)),
-        Err(error) => tracing::debug!(%error, "the host lists no models"),
+        Err(error) => tracing::debug!(%error, "list of models is not available"),
     }
     ids
 }
@@ -154,7 +156,7 @@ pub fn streamed(request: StreamRequest) -> Result<(Option<String>, Conversation)
         Some(message) if request.messages.is_empty() && !message.trim().is_empty() => {
             vec![(Speaker::User, message)].into()
         }
-        Some(_) => return Err(ApiError::invalid("message", "it is empty, or there are messages as well")),
+        Some(_) => return Err(ApiError::invalid("message", "it is empty, or messages is set as well")),
         None => api::read(&request.messages)?,
     };
     Ok((request.session_id, messages))
@@ -171,16 +173,14 @@ async fn read_body<T: DeserializeOwned>(server: &Server, body: Body) -> Result<T
     let bytes = timeout(BODY_TIMEOUT, to_bytes(body, max))
         .await
         .map_err(|_| ApiError::new(408, "request_timeout", "the body did not arrive in time"))?
-        .map_err(|_| {
-            ApiError::new(413, "body_too_large", format!("the body is longer than {max} bytes, or was cut off"))
-        })?;
+        .map_err(|_| ApiError::new(413, "body_too_large", format!("the body exceeds {max} bytes or is incomplete")))?;
     parsed(&bytes)
 }
 
 /// Opens a request, joins the open one with the same idempotency key, or returns the stored answer of that key.
 async fn open(server: &Arc<Server>, mut asked: Asked) -> Result<Reader, ApiError> {
     if server.host.is_cancelled() {
-        return Err(ApiError::new(503, "gateway_draining", "the host is stopping"));
+        return Err(ApiError::new(503, "gateway_draining", "the host is shutting down"));
     }
     if asked.keyed
         && let Some(end) = kept::find(server, &asked.event_id).await
@@ -196,16 +196,12 @@ async fn open(server: &Arc<Server>, mut asked: Asked) -> Result<Reader, ApiError
     }
     let Ok(place) = Arc::clone(&server.room).try_acquire_owned() else {
         server.confirmed(&turn, None);
-        turn.end(End::failed(
-            429,
-            "rate_limit_exceeded",
-            "too many requests wait for answers; requests_max is the key",
-        ));
+        turn.end(End::failed(429, "rate_limit_exceeded", "request limit reached; raise requests_max"));
         drop(reader);
         return Err(ApiError::new(
             429,
             "rate_limit_exceeded",
-            "too many requests wait for answers; try again in a second",
+            "too many requests are waiting for answers; try again in a second",
         ));
     };
     let event = asked.event(&server.instructed, server.host.now_ms());
@@ -230,7 +226,7 @@ async fn follow(server: Arc<Server>, turn: Arc<Turn>, event: Event, files: Vec<I
 
 async fn submit(server: &Arc<Server>, turn: &Arc<Turn>, mut event: Event, files: Vec<InFile>) -> Result<i64, End> {
     let handed_over = timeout(EMIT_TIMEOUT, files::hand_over(&server.host, files)).await;
-    let late = || Err(End::failed(503, "not_accepted", "the host did not take the files in time"));
+    let late = || Err(End::failed(503, "not_accepted", "the host did not accept the files in time"));
     match handed_over.unwrap_or_else(|_| late()) {
         Ok(attachments) => event.attachments = attachments,
         Err(end) => {
@@ -243,13 +239,13 @@ async fn submit(server: &Arc<Server>, turn: &Arc<Turn>, mut event: Event, files:
     let (inbox_id, repeated) = match emitted {
         Ok(Ok(Emitted::New { inbox_id })) => (Ok(inbox_id), false),
         Ok(Ok(Emitted::Duplicate { duplicate_of })) => (Ok(duplicate_of), true),
-        Ok(Ok(_)) => (Err(End::failed(502, "not_accepted", "the host's answer is not understood")), false),
+        Ok(Ok(_)) => (Err(End::failed(502, "not_accepted", "the answer of the host cannot be parsed")), false),
         // A retry changes nothing.
         Ok(Err(error)) if error.code == "too_large" => (Err(End::failed(413, "body_too_large", error.message)), false),
         Ok(Err(error)) => {
-            (Err(End::failed(503, "not_accepted", format!("the host did not take the request: {error}"))), false)
+            (Err(End::failed(503, "not_accepted", format!("the host rejected the request: {error}"))), false)
         }
-        Err(_) => (Err(End::failed(503, "not_accepted", "the host did not take the request in time")), false),
+        Err(_) => (Err(End::failed(503, "not_accepted", "the host did not accept the request in time")), false),
     };
     turn.confirm(inbox_id.as_ref().ok().copied(), repeated);
     server.confirmed(turn, inbox_id.as_ref().ok().copied());
@@ -328,7 +324,7 @@ async fn look_at(server: &Server, inbox_id: i64) -> Life {
             _ => Life::Over,
         },
         Ok(Err(error)) => {
-            tracing::debug!(%error, inbox_id, "the host does not tell the state of a turn");
+            tracing::debug!(%error, inbox_id, "state of a turn is not available");
             Life::Unknown
         }
         Err(_) => Life::Unknown,
@@ -337,7 +333,7 @@ async fn look_at(server: &Server, inbox_id: i64) -> Life {
 
 async fn stop(server: &Server, inbox_id: i64) {
     if let Err(error) = server.host.call::<Value>("turns.stop", &json!({"inbox_id": inbox_id})).await {
-        tracing::warn!(%error, inbox_id, "a turn whose requester is gone could not be stopped");
+        tracing::warn!(%error, inbox_id, "turn of a disconnected client cannot be stopped");
     }
 }
 

@@ -266,12 +266,12 @@ impl Turn {
             None if state.repeated => End::failed(
                 409,
                 "already_answered",
-                "this request was answered before, and its answer is not kept here any more; it is in the session",
+                "this request was already answered, and the answer is no longer stored here; find it in the session",
             ),
             None => End::failed(
                 403,
                 "not_admitted",
-                "the host ended this request without an answer; if that happens to every request, its operator has to \
+                "the host ended this request without an answer; if this happens to every request, the operator must \
                  set trust_upstream = true for this adapter",
             ),
         }
@@ -310,10 +310,13 @@ impl Turn {
             }
         }
         if state.readers == 0 && !self.keyed {
-            return Verdict::Stop(End::failed(499, "requester_gone", "the requester is gone"));
+            return Verdict::Stop(End::failed(499, "requester_gone", "the client has disconnected"));
         }
         if now >= self.deadline {
-            let message = format!("no answer within {} seconds; request_timeout_s is the key", self.timeout.as_secs());
+            let message = format!(
+                "no answer within {} seconds; the operator can raise request_timeout_s",
+                self.timeout.as_secs()
+            );
             return Verdict::Stop(End::failed(504, "request_timeout", message));
         }
         Verdict::Wait(wake)

@@ -59,7 +59,7 @@ pub enum ApiError {
     #[error("{0}")]
     Refused(Refused),
     /// The rate limit forbids the call; it had no effect.
-    #[error("Discord's rate limit: wait {} ms", .retry_after.as_millis())]
+    #[error("rate limited by Discord; retry after {} ms", .retry_after.as_millis())]
     Limited {
         /// The wait.
         retry_after: Duration,
@@ -116,7 +116,7 @@ impl Api {
         // <https://docs.discord.com/developers/reference#user-agent>
         options.user_agent = concat!("DiscordBot (hermes-host, ", env!("CARGO_PKG_VERSION"), ")").to_owned();
         let mut token = HeaderValue::from_str(&format!("Bot {token}"))
-            .map_err(|_| ClientError::Build("the token holds characters that no token has".to_owned()))?;
+            .map_err(|_| ClientError::Build("the token contains invalid characters".to_owned()))?;
         token.set_sensitive(true);
         let port = base.port().map(|port| format!(":{port}")).unwrap_or_default();
         Ok(Self {
@@ -212,14 +212,13 @@ async fn answer<T: DeserializeOwned>(response: reqwest::Response) -> Result<T, A
     let headers = response.headers().clone();
     if status == 204 {
         return serde_json::from_value(Value::Null)
-            .map_err(|_| ApiError::Doubtful("the server answered nothing".into()));
+            .map_err(|_| ApiError::Doubtful("the server sent an empty response".into()));
     }
     let body: Result<Value, BodyError> = body::read_json(response, ANSWER_BYTES_MAX).await;
     let body = match (status, body) {
         (200..=299, Ok(body)) => {
-            return serde_json::from_value(body).map_err(|error| {
-                ApiError::Doubtful(format!("the answer is not what the interface promises ({error})"))
-            });
+            return serde_json::from_value(body)
+                .map_err(|error| ApiError::Doubtful(format!("the response has an unexpected format ({error})")));
         }
         (200..=299, Err(error)) => return Err(ApiError::Doubtful(error.to_string())),
         // A proxy before the server answers with HTML; only its status is usable.
@@ -229,7 +228,7 @@ async fn answer<T: DeserializeOwned>(response: reqwest::Response) -> Result<T, A
         429 => Err(limited(&body, &headers)),
         // 501: the server does not support the request, so it had no effect.
         400..=499 | 501 => Err(ApiError::Refused(refused(status, &body))),
-        _ => Err(ApiError::Doubtful(format!("the server answered {status}"))),
+        _ => Err(ApiError::Doubtful(format!("the server responded with status {status}"))),
     }
 }
 
@@ -249,7 +248,7 @@ fn limited(body: &Value, headers: &HeaderMap) -> ApiError {
 }
 
 fn refused(status: u16, body: &Value) -> Refused {
-    let mut message = body["message"].as_str().unwrap_or("the server refused it").to_owned();
+    let mut message = body["message"].as_str().unwrap_or("the server rejected the request").to_owned();
     let mut faults = Vec::new();
     name_faults(&body["errors"], String::new(), &mut faults);
     if !faults.is_empty() {

@@ -115,7 +115,7 @@ impl Connection {
         let asker = (event.chat.kind != ChatType::Dm).then(|| event.sender.id.clone());
         let coming = Coming { id: interaction.id, token: interaction.token, asker, event };
         let kept = self.change_interactions(|open| open.expect(coming.clone())).await;
-        kept.map_err(|error| ConnectError::retry(format!("a command could not be kept: {error}")))?;
+        kept.map_err(|error| ConnectError::retry(format!("a command cannot be saved: {error}")))?;
         self.hand_over(coming).await?;
         Ok(true)
     }
@@ -130,7 +130,7 @@ impl Connection {
         let kept = self.change_interactions(|open| open.arrived(&coming.id, inbox, now_ms)).await;
         self.arrivals.notify_waiters();
         // At worst the command is emitted again, and the host recognizes it.
-        kept.unwrap_or_else(|error| tracing::warn!(%error, "a command that is handed over stays noted"));
+        kept.unwrap_or_else(|error| tracing::warn!(%error, "command that was handed over cannot be removed"));
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Connection {
             // The interaction was acknowledged before the link was lost.
             Err(error) if error.code() == Some(40060) => true,
             Err(error) => {
-                tracing::debug!(%error, "an interaction was not acknowledged");
+                tracing::debug!(%error, "interaction cannot be acknowledged");
                 false
             }
         }
@@ -185,7 +185,7 @@ impl Connection {
         let Some(inbox) = outgoing.in_reply_to else { return Ok(None) };
         let known = timeout(ARRIVAL_TIMEOUT, self.arrival(inbox, &outgoing.chat)).await;
         known.map_err(|_| {
-            let why = "a command is on its way to the host, and this may be the answer to it";
+            let why = "a command is on its way to the host, and this message may be its answer";
             SendOutcome::not_sent(Some(ms(ARRIVAL_TIMEOUT)), WaitScope::Chat, why)
         })?;
         let Some(open) = self.interactions.lock().await.of_event(inbox, self.host.now_ms()) else { return Ok(None) };
@@ -223,7 +223,7 @@ impl Connection {
     /// Does the same and only logs a failed write, which costs at most a private answer.
     pub async fn note_interaction(&self, change: impl FnOnce(&mut Interactions)) {
         if let Err(error) = self.change_interactions(change).await {
-            tracing::warn!(%error, "interactions that can be answered are not kept");
+            tracing::warn!(%error, "open interactions cannot be saved");
         }
     }
 }

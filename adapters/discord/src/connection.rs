@@ -105,7 +105,7 @@ impl Connection {
     pub async fn identify(&self) -> Result<(), ConnectError> {
         let user: User = self.api.ask(Method::GET, "users/@me").await.map_err(|error| lost("GET users/@me", &error))?;
         self.host.lock_credential(&format!("discord:{}", user.id)).await.map_err(|error| {
-            ConnectError::not_locked(&error, "give each instance a bot of its own, or stop the other one")
+            ConnectError::not_locked(&error, "use a separate bot for each instance, or stop the other one")
         })?;
         let application = match self.api.ask::<Application>(Method::GET, "applications/@me").await {
             Ok(application) => Some(application),
@@ -113,7 +113,7 @@ impl Connection {
             Err(ApiError::Refused(Refused { status: 404 | 405 | 501, .. })) => None,
             // The bot works without this answer: the gateway rejects an intent that is switched off.
             Err(ApiError::Refused(refused)) if refused.status == 403 => {
-                tracing::warn!(%refused, "GET /applications/@me is refused; the intents of the bot are not checked");
+                tracing::warn!(%refused, "GET /applications/@me was rejected; skipping the check of the bot's intents");
                 None
             }
             Err(error) => return Err(lost("GET applications/@me", &error)),
@@ -121,8 +121,8 @@ impl Connection {
         let may_read = application.as_ref().is_none_or(|application| application.flags & MAY_READ != 0);
         if self.choice.message_content && !may_read {
             return Err(ConnectError::fatal(
-                "Discord does not tell this bot what people write",
-                "switch on Message Content Intent in the Developer Portal (Bot, Privileged Gateway Intents), or set `message_content = false`: then it reads only direct messages and those that call it",
+                "Discord does not send the content of messages to this bot",
+                "enable Message Content Intent in the Developer Portal (Bot, Privileged Gateway Intents), or set `message_content = false` to read only direct messages and mentions",
             ));
         }
         let me = Me { application: application.map_or_else(|| user.id.clone(), |found| found.id), id: user.id };
@@ -153,7 +153,7 @@ impl Connection {
         let url = match &self.gateway_url {
             Some(url) => url.clone(),
             None => ws_url(&told.url)
-                .map_err(|error| ConnectError::retry(format!("the gateway's address cannot be used: {error}")))?,
+                .map_err(|error| ConnectError::retry(format!("the address of the gateway is invalid: {error}")))?,
         };
         Ok((url, told))
     }
@@ -240,7 +240,7 @@ impl Connection {
         let mut threads = self.threads.lock().await;
         if threads.promise(message) {
             let kept = self.host.kv().set(threads::KEPT_AS, &threads.written()).await;
-            kept.map_err(|error| ConnectError::retry(format!("a thread could not be promised: {error}")))?;
+            kept.map_err(|error| ConnectError::retry(format!("a thread cannot be reserved: {error}")))?;
         }
         Ok(())
     }
@@ -253,10 +253,10 @@ impl Connection {
                 Ok(Some(emitted))
             }
             Err(error) if matches!(error.code.as_str(), "invalid" | "too_large") => {
-                tracing::warn!(event_id = event.event_id, %error, "an event is left out");
+                tracing::warn!(event_id = event.event_id, %error, "event skipped");
                 Ok(None)
             }
-            Err(error) => Err(ConnectError::retry(format!("the host did not take an event: {error}"))),
+            Err(error) => Err(ConnectError::retry(format!("the host rejected an event: {error}"))),
         }
     }
 
@@ -290,7 +290,7 @@ impl Connection {
             // without an answer must not block all others forever.
             Err(error) if self.places.miss(channel) <= LOOK_UPS_MAX => Err(lost("GET channels", &error)),
             Err(error) => {
-                tracing::warn!(%error, channel, "the server does not tell about a channel; it is taken for one of text");
+                tracing::warn!(%error, channel, "channel lookup failed; treating the channel as a text channel");
                 Ok(None)
             }
         }
@@ -318,7 +318,7 @@ impl Connection {
                 Ok(roles) => self.places.hear_roles(&roles, guild, &me.id),
                 Err(ApiError::Refused(_)) => self.places.hear_roles(&Value::Array(Vec::new()), guild, &me.id),
                 // At worst a mention of the role is not recognized; that must not end the link.
-                Err(error) => tracing::debug!(%error, "the roles of a guild are not told"),
+                Err(error) => tracing::debug!(%error, "roles of a guild are not available"),
             }
         }
         self.places.own_role(guild)
@@ -346,7 +346,7 @@ impl Connection {
 /// Parses an event; an invalid event does not block the others.
 pub fn understood<T: serde::de::DeserializeOwned>(dispatch: &Dispatch) -> Option<T> {
     serde_json::from_value(dispatch.data.clone())
-        .inspect_err(|error| tracing::warn!(name = dispatch.name, %error, "an event is not understood"))
+        .inspect_err(|error| tracing::warn!(name = dispatch.name, %error, "event cannot be parsed"))
         .ok()
 }
 
@@ -354,8 +354,8 @@ pub fn understood<T: serde::de::DeserializeOwned>(dispatch: &Dispatch) -> Option
 pub fn lost(call: &str, error: &ApiError) -> ConnectError {
     match error {
         ApiError::Refused(refused) if refused.status == 401 => ConnectError::fatal(
-            format!("Discord does not accept the token ({refused})"),
-            "copy the bot's token from the Developer Portal (Bot, Reset Token) into `token` (or DISCORD_BOT_TOKEN)",
+            format!("Discord rejected the token ({refused})"),
+            "copy the token of the bot from the Developer Portal (Bot, Reset Token) into `token` (or DISCORD_BOT_TOKEN)",
         ),
         ApiError::Limited { retry_after, .. } => ConnectError::retry_after_ms(error.to_string(), ms(*retry_after)),
         ApiError::NotSent(detail) => ConnectError::unreachable(detail),

@@ -68,10 +68,10 @@ impl Connection {
     async fn try_fetch(&self, file: &Attachment) -> Result<(String, u64), String> {
         let bytes_max = self.choice.media_bytes_max;
         if file.size > bytes_max {
-            return Err(format!("the file has {} bytes and at most {bytes_max} are fetched", file.size));
+            return Err(format!("the file has {} bytes; the limit is {bytes_max}", file.size));
         }
         let lies: Lies = serde_json::from_str(file.fetch.as_deref().unwrap_or_default())
-            .map_err(|_| "it is not known any more where the file lies")?;
+            .map_err(|_| "the location of the file is no longer known")?;
         let found = self.handed_out(&lies).await?;
         let wanted = MediaCreate::new(&file.name, &file.mime, Some(file.size).filter(|size| *size > 0));
         let slot = self.host.media().create(wanted).await.map_err(|error| error.to_string())?;
@@ -93,7 +93,7 @@ impl Connection {
         let known = lies.url.clone();
         match self.lies_now(lies).await? {
             Some(url) if Some(&url) != known.as_ref() => self.fetcher.fetch(&url, HeaderMap::new()).await.map_err(said),
-            _ => Err(refused.map_or_else(|| "its message does not have it any more".to_owned(), said)),
+            _ => Err(refused.map_or_else(|| "the message no longer contains the file".to_owned(), said)),
         }
     }
 
@@ -115,7 +115,7 @@ impl Connection {
 
 /// Streams a file to disk; returns its size in bytes.
 async fn write(mut found: Fetched, path: &str) -> Result<u64, String> {
-    let not_kept = |error: std::io::Error| format!("the file could not be kept: {error}");
+    let not_kept = |error: std::io::Error| format!("the file cannot be saved: {error}");
     let mut target = tokio::fs::File::create(path).await.map_err(not_kept)?;
     let mut size = 0;
     while let Some(piece) = found.chunk().await.map_err(|error| error.to_string())? {

@@ -204,10 +204,10 @@ impl Shard {
                     return Ok(Said::Alive);
                 }
                 op::RECONNECT => {
-                    return self.leave("the gateway asks to connect anew").await;
+                    return self.leave("the gateway requested a reconnect").await;
                 }
                 op::INVALID_SESSION if payload.d.as_bool() == Some(true) => {
-                    return self.leave("the gateway asks to resume").await;
+                    return self.leave("the gateway requested a resume").await;
                 }
                 op::INVALID_SESSION => return Err(Lost::Over("the gateway ended the session".to_owned())),
                 _ => {}
@@ -277,15 +277,15 @@ impl Opening<'_> {
                     let beat = json!({ "op": op::HEARTBEAT, "d": self.seq }).to_string();
                     self.socket.send(beat).await.map_err(|error| broken(&error))?;
                 }
-                op::RECONNECT => return Err(Lost::Resumable("the gateway asks to connect anew".to_owned())),
+                op::RECONNECT => return Err(Lost::Resumable("the gateway requested a reconnect".to_owned())),
                 op::INVALID_SESSION if payload.d.as_bool() == Some(true) => {
-                    return Err(Lost::Resumable("the gateway asks to resume later".to_owned()));
+                    return Err(Lost::Resumable("the gateway requested a resume later".to_owned()));
                 }
                 op::INVALID_SESSION if self.session.is_none() => {
-                    return Err(Lost::Over("the gateway gives no session now; too many are begun at once".to_owned()));
+                    return Err(Lost::Over("the gateway refused a session because too many start at once".to_owned()));
                 }
                 op::INVALID_SESSION => {
-                    return Err(Lost::Over("the gateway does not go on with the session".to_owned()));
+                    return Err(Lost::Over("the gateway did not resume the session".to_owned()));
                 }
                 _ => {}
             }
@@ -294,7 +294,7 @@ impl Opening<'_> {
 
     fn ready(&self, dispatch: &Dispatch) -> Result<Session, Lost> {
         let text = |key: &str| dispatch.data[key].as_str().map(str::to_owned);
-        let id = text("session_id").ok_or_else(|| Lost::Over("the gateway named no session".to_owned()))?;
+        let id = text("session_id").ok_or_else(|| Lost::Over("the gateway sent no session id".to_owned()))?;
         Ok(Session {
             bot: self.entry.bot.to_owned(),
             of: self.entry.shard.1,
@@ -338,11 +338,11 @@ fn resume(entry: &Entry<'_>, session: &Session) -> String {
 /// Returns the interval of the heartbeat from the gateway's first message.
 fn beat_of(hello: &Payload) -> Result<Duration, Lost> {
     if hello.op == op::RECONNECT {
-        return Err(Lost::Resumable("the gateway asks to connect anew".to_owned()));
+        return Err(Lost::Resumable("the gateway requested a reconnect".to_owned()));
     }
     let told = hello.d["heartbeat_interval"].as_u64().filter(|_| hello.op == op::HELLO).map(Duration::from_millis);
     let beat = told.filter(|beat| *beat >= BEAT_MIN).map(|beat| beat.min(BEAT_MAX));
-    beat.ok_or_else(|| Lost::Resumable("the gateway did not say hello".to_owned()))
+    beat.ok_or_else(|| Lost::Resumable("the gateway sent no hello".to_owned()))
 }
 
 fn dispatch(payload: Payload) -> Option<Dispatch> {
@@ -352,7 +352,7 @@ fn dispatch(payload: Payload) -> Option<Dispatch> {
 async fn within<T>(step: impl Future<Output = Result<T, Lost>>) -> Result<T, Lost> {
     timeout(STEP_TIMEOUT, step)
         .await
-        .unwrap_or_else(|_| Err(Lost::Resumable(format!("the gateway said nothing for {STEP_TIMEOUT:?}"))))
+        .unwrap_or_else(|_| Err(Lost::Resumable(format!("the gateway sent nothing for {STEP_TIMEOUT:?}"))))
 }
 
 /// Reads one event of the gateway from its text.
@@ -365,7 +365,7 @@ async fn read(socket: &mut Socket) -> Result<Payload, Lost> {
         match socket.next().await {
             Ok(Received::Text(text)) => match lenient::from_slice(text.as_bytes()) {
                 Ok(payload) => return Ok(payload),
-                Err(error) => return Err(Lost::Resumable(format!("the gateway said what is no payload ({error})"))),
+                Err(error) => return Err(Lost::Resumable(format!("the gateway sent an invalid payload ({error})"))),
             },
             Ok(Received::Binary(_)) => {}
             Ok(Received::Closed(closed)) => return Err(after(&closed)),
@@ -391,25 +391,25 @@ pub fn after(closed: &Closed) -> Lost {
     };
     match closed.code {
         Some(4004) => Lost::Fatal {
-            reason: "Discord does not accept the token (4004)",
-            mend: "copy the bot's token from the Developer Portal (Bot, Reset Token) into `token` (or DISCORD_BOT_TOKEN)",
+            reason: "Discord rejected the token (4004)",
+            mend: "copy the token of the bot from the Developer Portal (Bot, Reset Token) into `token` (or DISCORD_BOT_TOKEN)",
         },
         Some(4012) => Lost::Fatal {
-            reason: "Discord no longer speaks this version of its gateway (4012)",
-            mend: "update the adapter, or name a version that is spoken at the end of `base_url`",
+            reason: "Discord no longer supports this gateway version (4012)",
+            mend: "update the adapter, or put a supported version at the end of `base_url`",
         },
         Some(4013) => Lost::Fatal {
             reason: "Discord does not know one of the intents (4013)",
-            mend: "update the adapter, or look whether `base_url` and `gateway_url` belong to the same server",
+            mend: "update the adapter, or check that `base_url` and `gateway_url` belong to the same server",
         },
         Some(4014) => Lost::Fatal {
-            reason: "Discord does not allow this bot the intents it asks for (4014)",
-            mend: "switch on Message Content Intent in the Developer Portal (Bot, Privileged Gateway Intents), or set `message_content = false`",
+            reason: "Discord does not allow the requested intents for this bot (4014)",
+            mend: "enable Message Content Intent in the Developer Portal (Bot, Privileged Gateway Intents), or set `message_content = false`",
         },
-        Some(4010) => Lost::AllOver(said("the gateway wants other shards")),
-        Some(4011) => Lost::AllOver(said("the gateway wants more shards")),
+        Some(4010) => Lost::AllOver(said("the gateway requires a different number of shards")),
+        Some(4011) => Lost::AllOver(said("the gateway requires more shards")),
         // These codes end a session only if the client sends them; the server sends them when it restarts.
-        Some(1000 | 1001) => Lost::Goodbye(said("the gateway said goodbye")),
+        Some(1000 | 1001) => Lost::Goodbye(said("the gateway closed the session")),
         Some(4003 | 4005 | 4007 | 4009) => Lost::Over(said("the gateway ended the session")),
         Some(_) => Lost::Resumable(said("the gateway closed the connection")),
         None => Lost::Resumable("the connection to the gateway ended".to_owned()),

@@ -182,8 +182,8 @@ impl Adapter for Discord {
         delivery: idempotent,
         group_default: addressed,
         liveness: { interval_s: 120 },
-        platform_hint: "You are talking on Discord. Its markdown is rendered; tables become monospace. <@ID> calls a person.",
-        home_channel_help: "the id of a channel (switch on Developer Mode, then Copy Channel ID), or user:ID for somebody's direct messages",
+        platform_hint: "You are talking on Discord. Discord markdown is rendered; tables become monospace. <@ID> mentions a user.",
+        home_channel_help: "the id of a channel (enable Developer Mode, then Copy Channel ID), or user:ID for direct messages to a user",
     };
 
     type Config = Config;
@@ -192,7 +192,7 @@ impl Adapter for Discord {
         let token = config.token.as_str();
         if token.starts_with("Bot ") || token.is_empty() || !token.contains('.') || token.contains(char::is_whitespace)
         {
-            return Err("`token` is no bot token, which is one word with dots in it; copy it from the Developer Portal (Bot, Reset Token), without \"Bot \" before it".to_owned());
+            return Err("`token` does not look like a bot token (one word with dots); copy it from the Developer Portal (Bot, Reset Token), without \"Bot \" before it".to_owned());
         }
         let addresses = [
             ("base_url", Some(&config.base_url), true),
@@ -203,7 +203,7 @@ impl Adapter for Discord {
             let read = address.map(|address| if is_http { base_url(address) } else { ws_url(address) });
             if let Some(Err(why)) = read {
                 let example = if is_http { default_base_url() } else { "wss://gateway.discord.gg".to_owned() };
-                return Err(format!("`{key}` cannot be used: {why}; write something like \"{example}\""));
+                return Err(format!("`{key}` cannot be used: {why}; use a URL like \"{example}\""));
             }
         }
         let lists = [
@@ -214,17 +214,17 @@ impl Adapter for Discord {
         for (key, list) in lists {
             if let Some(wrong) = list.iter().find(|id| places::number(id).is_none()) {
                 return Err(format!(
-                    "`{key}` names {wrong:?}, which is no id; write the channel's number (switch on Developer Mode, then Copy Channel ID)"
+                    "`{key}` contains {wrong:?}, which is not an id; use the number of the channel (enable Developer Mode, then Copy Channel ID)"
                 ));
             }
         }
         if let Some(wrong) = config.role_guilds.iter().find(|id| places::number(id).is_none()) {
             return Err(format!(
-                "`role_guilds` names {wrong:?}, which is no id; write the server's number (switch on Developer Mode, then Copy Server ID)"
+                "`role_guilds` contains {wrong:?}, which is not an id; use the number of the server (enable Developer Mode, then Copy Server ID)"
             ));
         }
         if config.role_guilds.len() > members::ROLE_GUILDS_MAX {
-            return Err(format!("`role_guilds` names more than {} servers", members::ROLE_GUILDS_MAX));
+            return Err(format!("`role_guilds` contains more than {} servers", members::ROLE_GUILDS_MAX));
         }
         Ok(())
     }
@@ -235,7 +235,7 @@ impl Adapter for Discord {
             return Ok(());
         }
         Err(format!(
-            "`home_channel` is {home:?}, which can be no chat; write the channel's number, like \"175928847299117063\", or \"user:ID\""
+            "`home_channel` is {home:?}, which is not a chat; use the number of the channel, like \"175928847299117063\", or \"user:ID\""
         ))
     }
 
@@ -318,7 +318,7 @@ impl CommandsMenu for Discord {
     /// <https://docs.discord.com/developers/interactions/application-commands#bulk-overwrite-global-application-commands>
     async fn set_commands(&self, commands: Vec<CommandInfo>) -> Result<(), CallError> {
         let link = self.reached()?;
-        let me = link.me.get().ok_or_else(|| CallError::new("unavailable", "the link was never opened"))?;
+        let me = link.me.get().ok_or_else(|| CallError::new("unavailable", "the instance is not connected"))?;
         let path = format!("applications/{}/commands", me.application);
         let entries = json!(menu::entries(&commands));
         link.api.send::<Value>(Method::PUT, &path, &entries).await.map(drop).map_err(call_error)
@@ -346,7 +346,7 @@ impl ResolveTarget for Discord {
 impl ChatInfo for Discord {
     async fn chat_info(&self, chat: Chat) -> Result<Option<Chat>, CallError> {
         let link = self.reached()?;
-        let channel = link.place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Discord's"))?;
+        let channel = link.place(&chat).map_err(|_| CallError::new("invalid", "the chat is not a Discord chat"))?;
         link.resolve(&channel).await
     }
 
@@ -367,7 +367,7 @@ impl Discord {
     /// Returns the link, and the API path of a message.
     fn message(&self, message: &SentMessage) -> Result<(&Connection, String), CallError> {
         let link = self.reached()?;
-        let wrong = || CallError::new("invalid", "the message is none of Discord's");
+        let wrong = || CallError::new("invalid", "the message is not a Discord message");
         let channel = link.place(&message.chat).map_err(|_| wrong())?;
         places::number(&message.id).ok_or_else(wrong)?;
         Ok((link, format!("channels/{channel}/messages/{}", message.id)))
@@ -397,8 +397,8 @@ fn encoded(emoji: &str) -> String {
 fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
     linked(config, host).map_err(|error| {
         ConnectError::fatal(
-            format!("the server's address cannot be used: {error}"),
-            "mend `base_url`, `gateway_url`, `file_url` or `ca_file`",
+            format!("the address of the server cannot be used: {error}"),
+            "correct `base_url`, `gateway_url`, `file_url` or `ca_file`",
         )
     })
 }
@@ -494,12 +494,14 @@ mod tests {
         for (key, address) in [("base_url", "discord.com"), ("gateway_url", "ftp://a.b"), ("file_url", "https://")] {
             let sentence = checked(json!({ key: address })).unwrap_err();
             assert!(
-                sentence.starts_with(&format!("`{key}` cannot be used: ")) && sentence.contains("; write"),
+                sentence.starts_with(&format!("`{key}` cannot be used: ")) && sentence.contains("; use"),
                 "{sentence}"
             );
         }
         let sentence = checked(json!({ "allowed_channels": ["1", "general"] })).unwrap_err();
-        assert!(sentence.starts_with("`allowed_channels` names \"general\"") && sentence.contains("Copy Channel ID"));
+        assert!(
+            sentence.starts_with("`allowed_channels` contains \"general\"") && sentence.contains("Copy Channel ID")
+        );
         assert_eq!(checked(json!({ "gateway_url": "ws://127.0.0.1:1", "allowed_channels": ["1"] })), Ok(()));
     }
 
@@ -510,7 +512,7 @@ mod tests {
         }
         for home in ["general", "1:plans", "@ada", "#"] {
             let sentence = checked(json!({ "home_channel": home })).unwrap_err();
-            assert!(sentence.starts_with("`home_channel` is ") && sentence.contains("; write"), "{sentence}");
+            assert!(sentence.starts_with("`home_channel` is ") && sentence.contains("; use"), "{sentence}");
         }
     }
 

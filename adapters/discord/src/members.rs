@@ -64,11 +64,14 @@ impl Connection {
                     roles
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, user, "the roles of a sender cannot be read; none counts for this message");
+                    tracing::warn!(%error, user, "roles of a sender cannot be read; the message is treated as one without roles");
                     BTreeSet::new()
                 }
                 Err(_) => {
-                    tracing::warn!(user, "the roles of a sender did not arrive in time; none counts for this message");
+                    tracing::warn!(
+                        user,
+                        "roles of a sender did not arrive in time; the message is treated as one without roles"
+                    );
                     BTreeSet::new()
                 }
             },
@@ -84,7 +87,7 @@ impl Connection {
             match self.api.ask::<Member>(Method::GET, &format!("guilds/{guild}/members/{user}")).await {
                 Ok(member) => roles.extend(member.roles.into_iter().filter(|role| places::number(role).is_some())),
                 Err(ApiError::Refused(refused)) => {
-                    tracing::debug!(guild, %refused, "a server has no roles for a sender");
+                    tracing::debug!(guild, %refused, "sender has no roles in the server");
                 }
                 Err(error) => return Err(error),
             }

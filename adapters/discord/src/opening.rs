@@ -91,7 +91,7 @@ impl Connection {
         if self.places.get(channel).is_none()
             && let Err(error) = self.look_up(channel, None).await
         {
-            tracing::debug!(%error, "the channel of a thread has no name");
+            tracing::debug!(%error, "channel of a thread has no name");
         }
     }
 
@@ -106,7 +106,7 @@ impl Connection {
         if chat.kind != ChatType::Group {
             return Ok(None);
         }
-        let channel = self.place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Discord's"))?;
+        let channel = self.place(&chat).map_err(|_| CallError::new("invalid", "the chat is not a Discord chat"))?;
         let turn = self.opening.of(&key);
         let _one_at_a_time = turn.lock().await;
         let known = self.threads.lock().await.by_key(&key);
@@ -143,7 +143,7 @@ impl Connection {
         };
         if let Err(error) = kept {
             // At worst the next attempt searches for the thread.
-            tracing::warn!(%error, "what came of opening a thread is not kept");
+            tracing::warn!(%error, "outcome of opening a thread cannot be saved");
         }
         let opened = opened.map_err(call_error)?;
         let place = Place::of(&opened, parent.guild_id.as_deref());
@@ -178,7 +178,7 @@ impl Connection {
             Err(ApiError::Refused(refused)) => refused,
             other => return other,
         };
-        tracing::info!(%refused, "a thread is opened from a message instead");
+        tracing::info!(%refused, "opening the thread from a message instead");
         let mut seed = seed(name);
         // A repeated request with the same key returns the same message.
         seed["nonce"] = json!(key.chars().rev().take(25).collect::<String>());
@@ -202,9 +202,9 @@ impl Connection {
     /// Renames a thread.
     pub async fn rename(&self, chat: &Chat, name: &str) -> Result<(), CallError> {
         if chat.kind != ChatType::Thread || chat.thread.is_none() {
-            return Err(CallError::new("invalid", "this is no thread; a channel keeps its name"));
+            return Err(CallError::new("invalid", "this is not a thread; channels are not renamed"));
         }
-        let thread = self.place(chat).map_err(|_| CallError::new("invalid", "the chat is none of Discord's"))?;
+        let thread = self.place(chat).map_err(|_| CallError::new("invalid", "the chat is not a Discord chat"))?;
         let name: String = name.chars().take(THREAD_NAME_CHARS_MAX).collect();
         let path = format!("channels/{thread}");
         self.api.send::<Value>(Method::PATCH, &path, &json!({ "name": name })).await.map(drop).map_err(call_error)

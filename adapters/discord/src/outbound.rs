@@ -145,7 +145,8 @@ async fn part(file: &OutMedia) -> Result<Part, ApiError> {
         .map_err(|error| ApiError::NotSent(error.to_string()))?
         .map_err(|error| ApiError::Unusable(format!("{} cannot be read: {error}", file.name)))?;
     let part = Part::bytes(bytes).file_name(file.name.clone());
-    part.mime_str(&file.mime).map_err(|error| ApiError::Unusable(format!("{:?} is no MIME type: {error}", file.mime)))
+    part.mime_str(&file.mime)
+        .map_err(|error| ApiError::Unusable(format!("{:?} is not a valid MIME type: {error}", file.mime)))
 }
 
 /// Returns the outcome of a delivery to `chat` that failed with this error.

@@ -43,7 +43,10 @@ impl Connection {
             Err(outcome) => return outcome,
         };
         if outgoing.text.trim().is_empty() && outgoing.media.is_empty() {
-            return SendOutcome::refused(RefusalKind::Invalid, "the text is empty, which Discord does not take");
+            return SendOutcome::refused(
+                RefusalKind::Invalid,
+                "the text is empty; Discord does not accept empty messages",
+            );
         }
         let open = match self.interaction_of(outgoing).await {
             Ok(open) => open,
@@ -52,7 +55,7 @@ impl Connection {
         if let Some(open) = open {
             match self.answer(&open, outgoing).await {
                 Err(ApiError::Refused(refused)) if is_over(refused.status) => {
-                    tracing::debug!(%refused, "an interaction is over");
+                    tracing::debug!(%refused, "interaction has expired");
                     self.forget_interaction(open.inbox).await;
                 }
                 Ok(sent) => return self.delivered(sent),
@@ -87,7 +90,9 @@ impl Connection {
         match sent {
             SendOutcome::Refused { kind, detail, .. } if kind != RefusalKind::TooLong => SendOutcome::refused(
                 RefusalKind::Invalid,
-                format!("only who used the command may see the answer, and their direct messages take none: {detail}"),
+                format!(
+                    "only the user of the command may see the answer, but does not accept direct messages: {detail}"
+                ),
             ),
             // The error occurred while opening the direct messages, or the limit is theirs.
             sent => sent,
@@ -149,7 +154,7 @@ impl Connection {
 
     /// Shows typing for ten seconds, or until the next message.
     pub async fn show_typing(&self, chat: &Chat) -> Result<(), CallError> {
-        let wrong = |_| CallError::new("invalid", "the chat is none of Discord's");
+        let wrong = |_| CallError::new("invalid", "the chat is not a Discord chat");
         let channel = self.place(chat).map_err(wrong)?;
         self.open_promised(chat).await.map_err(|outcome| CallError::new("refused", format!("{outcome:?}")))?;
         self.api.ask::<Value>(Method::POST, &format!("channels/{channel}/typing")).await.map(drop).map_err(call_error)
@@ -201,7 +206,7 @@ impl Connection {
             // The thread exists already.
             Err(error) if error.code() == Some(160_004) => {}
             Err(ApiError::Refused(refused)) => {
-                tracing::warn!(%refused, channel, "no thread can be opened here; answers stay in the channel");
+                tracing::warn!(%refused, channel, "thread cannot be opened; answering in the channel");
                 if refused.status == 403 {
                     self.threadless.lock().await.insert(channel.clone());
                 }
@@ -214,7 +219,7 @@ impl Connection {
         }
         if let Err(error) = self.change_threads(|threads| threads.settle(thread)).await {
             // At worst the thread is requested again, and exists already.
-            tracing::warn!(%error, "a thread that was opened is not kept");
+            tracing::warn!(%error, "opened thread cannot be saved");
         }
         match opened {
             Err(ApiError::Refused(refused)) if refused.code != 160_004 => {
@@ -244,7 +249,7 @@ impl Connection {
     /// idempotency keys. The sent messages are remembered, so that a repeated part continues after them, and a part
     /// with an unknown result is reported as such.
     async fn answer(&self, open: &Open, outgoing: &Outgoing) -> Result<Vec<String>, ApiError> {
-        let me = self.me.get().ok_or_else(|| ApiError::NotSent("the link was never opened".to_owned()))?;
+        let me = self.me.get().ok_or_else(|| ApiError::NotSent("the instance is not connected".to_owned()))?;
         let hook = format!("webhooks/{}/{}", me.application, open.token);
         let private = !self.choice.public_answers || outgoing.ephemeral_to.is_some();
         let body = outbound::answer(outgoing, self.manner, private);
@@ -252,7 +257,7 @@ impl Connection {
         if !key.is_empty() && open.saying == key {
             // Reported once: the host decides about a retry.
             self.note_interaction(|interactions| interactions.says(inbox, "")).await;
-            return Err(ApiError::Keyless("it was cut off while an answer to a command was said".to_owned()));
+            return Err(ApiError::Keyless("the connection was lost while the answer to a command was sent".to_owned()));
         }
         let mut sent = open.sent_of(key);
         for (n, files) in chunks(&outgoing.media).into_iter().enumerate().skip(sent.len()) {
@@ -292,7 +297,7 @@ impl Connection {
             _ => return posted,
         };
         // The text is sent even if its files are rejected. A rejection of the chat or the text occurs again.
-        tracing::warn!(why, files = files.len(), "Discord refuses the files; the text is sent without them");
+        tracing::warn!(why, files = files.len(), "Discord rejected the files; sending the text without them");
         let mut without = body;
         let line = not_attached(files, &Format::Markdown, &why);
         without["content"] = json!(with_line(without["content"].as_str().unwrap_or_default(), &line));
@@ -351,7 +356,7 @@ fn is_over(status: u16) -> bool {
 }
 
 fn not_ours(what: &str, id: &str) -> SendOutcome {
-    SendOutcome::refused(RefusalKind::Invalid, format!("{id:?} is no {what} id of Discord, which is a number"))
+    SendOutcome::refused(RefusalKind::Invalid, format!("{id:?} is not a Discord {what} id (a number)"))
 }
 
 /// Returns the error of a call that is not a delivery.

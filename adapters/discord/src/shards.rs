@@ -114,7 +114,7 @@ impl Connection {
                 Ok(Ok(shard)) => shards.push((number, shard)),
                 Ok(Err(error @ ConnectError::Fatal { .. })) => return Err(error),
                 Ok(Err(error)) => {
-                    tracing::info!(shard = number, %error, "a shard is opened later");
+                    tracing::info!(shard = number, %error, "shard cannot be opened yet");
                     missing.push_back(number);
                     break;
                 }
@@ -125,7 +125,7 @@ impl Connection {
             }
         }
         if !missing.is_empty() {
-            tracing::info!(up = shards.len(), of = pace.count, "the other shards come up one after the other");
+            tracing::info!(up = shards.len(), of = pace.count, "opening the remaining shards one by one");
         }
         *self.shards.lock().await = Some(Opened { shards, missing, pace });
         self.host.proved();
@@ -144,7 +144,7 @@ impl Connection {
         {
             // A new session needs a new connection to the gateway's address.
             // <https://docs.discord.com/developers/events/gateway#preparing-to-resume>
-            tracing::info!(shard = number, reason, "a session cannot be gone on with, and a new one is begun");
+            tracing::info!(shard = number, reason, "session cannot be resumed; starting a new one");
             self.forget_session(number).await;
             self.may_begin(pace).await?;
             opened = self.open_with(number, pace, None).await;
@@ -162,7 +162,7 @@ impl Connection {
     async fn may_begin(&self, pace: &mut Pace) -> Result<(), ConnectError> {
         if let Some(wait_ms) = pace.is_used_up() {
             return Err(ConnectError::retry_after_ms(
-                "Discord allows no more new sessions for now; look for what reconnects so often",
+                "the limit of new Discord sessions is reached; find out what reconnects so often",
                 wait_ms,
             ));
         }
@@ -172,7 +172,7 @@ impl Connection {
     }
 
     async fn open_with(&self, number: u32, pace: &Pace, session: Option<Session>) -> Result<Shard, Lost> {
-        let me = self.me.get().ok_or_else(|| Lost::Resumable("nobody has said who we are".to_owned()))?;
+        let me = self.me.get().ok_or_else(|| Lost::Resumable("the account of the bot is not known yet".to_owned()))?;
         let entry = Entry {
             client: &self.sockets,
             url: &pace.url,
@@ -189,7 +189,7 @@ impl Connection {
     /// Receives events until no shard is connected; the next `connect` resumes the sessions.
     pub async fn receive(&self) -> Result<(), ConnectError> {
         let Some(Opened { shards, mut missing, pace }) = self.shards.lock().await.take() else {
-            return Err(ConnectError::retry("the link was never opened"));
+            return Err(ConnectError::retry("the instance is not connected"));
         };
         let (end, ending) = watch::channel(false);
         let mut followed: FuturesUnordered<BoxFuture<'_, Gone>> = FuturesUnordered::new();
@@ -230,7 +230,7 @@ impl Connection {
                 while followed.next().await.is_some() {}
                 return Err(gone.error);
             }
-            tracing::info!(shard = gone.number, error = %gone.error, "a shard has no connection; the others go on");
+            tracing::info!(shard = gone.number, error = %gone.error, "shard is not connected; the others continue");
             missing.push_back(gone.number);
             if gone.lived >= STEADY_AFTER {
                 backoff.reset();
@@ -300,7 +300,7 @@ impl Connection {
                     }
                 }
                 Some(()) = acknowledging.next() => {}
-                _ = ending.changed() => break Lost::Resumable("another shard has ended the link".to_owned()),
+                _ = ending.changed() => break Lost::Resumable("another shard closed the connection".to_owned()),
             }
         };
         drop(shard);
@@ -313,11 +313,7 @@ impl Connection {
             let (left, _) = tokio::join!(all_within(REST_TIMEOUT, rest), acknowledged);
             let left = left?;
             if left > 0 {
-                tracing::warn!(
-                    shard = number,
-                    left,
-                    "events of a session that is over took too long, and nobody tells them again"
-                );
+                tracing::warn!(shard = number, left, "events of an ended session were not stored in time and are lost");
             }
         } else {
             acknowledged.await;
@@ -353,7 +349,7 @@ impl Connection {
     async fn keep_session(&self, shard: u32, session: &Session) -> Result<(), ConnectError> {
         let text = serde_json::to_string(session).expect("texts and numbers are always JSON");
         let kept = self.host.kv().set(&session_key(shard), &text).await;
-        kept.map_err(|error| ConnectError::retry(format!("the session could not be kept: {error}")))
+        kept.map_err(|error| ConnectError::retry(format!("the session cannot be saved: {error}")))
     }
 
     /// Returns the effect of a failed opening. A session whose own address fails is resumed at the gateway's address
@@ -386,7 +382,7 @@ impl Connection {
 
     async fn forget_session(&self, shard: u32) {
         if let Err(error) = self.host.kv().delete(&session_key(shard)).await {
-            tracing::warn!(%error, "a session that is over is not forgotten; the gateway will say so again");
+            tracing::warn!(%error, "ended session cannot be removed; the gateway will reject it again");
         }
     }
 }

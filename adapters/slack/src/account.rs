@@ -82,7 +82,7 @@ impl Account {
                 Err(error) if is_taken_out(&error) => {
                     let known = self.all().into_iter().find(|space| space.token == *token);
                     let name = known.map_or_else(String::new, |space| format!(" ({})", space.me.team));
-                    tracing::warn!(%error, "token {} of `bot_token`{name} is left out: the app is not installed there any more", n + 1);
+                    tracing::warn!(%error, "token {} of `bot_token`{name} is skipped: the app is no longer installed in its workspace", n + 1);
                     out = Some(error);
                     continue;
                 }
@@ -90,18 +90,18 @@ impl Account {
             };
             if me.is_enterprise_install {
                 return Err(ConnectError::fatal(
-                    format!("`bot_token` holds a token of the whole organization {}", me.team),
-                    "install the app in each workspace, and write the tokens of these",
+                    format!("`bot_token` contains a token of the whole organization {}", me.team),
+                    "install the app in each workspace, and use the tokens of the workspaces",
                 ));
             }
             if let Some(twice) = spaces.iter().find(|space| space.me.team_id == me.team_id) {
                 return Err(ConnectError::fatal(
-                    format!("`bot_token` holds two tokens of the workspace {}", twice.me.team),
+                    format!("`bot_token` contains two tokens of the workspace {}", twice.me.team),
                     "keep one token for each workspace",
                 ));
             }
             host.lock_credential(&format!("slack:{}:{}", me.team_id, me.user_id)).await.map_err(|error| {
-                ConnectError::not_locked(&error, "give each instance an app of its own, or stop the other one")
+                ConnectError::not_locked(&error, "use a separate app for each instance, or stop the other one")
             })?;
             spaces.push(Arc::new(Space { token: token.clone(), me }));
         }
@@ -222,7 +222,7 @@ impl Account {
                 (Some(name).filter(|name| !name.is_empty()), None)
             }
             Ok(Err(error)) => {
-                tracing::info!(id, %error, "a name is not known");
+                tracing::info!(id, %error, "name cannot be resolved");
                 (None, believed(&error))
             }
             Err(_) => (None, Some(NAMELESS)),
@@ -290,7 +290,7 @@ impl Account {
             match self.api.call::<Value>(&space.token, "auth.test", &[]).await {
                 Ok(_) => {}
                 Err(error) if is_taken_out(&error) && self.leave_out(&space) => {
-                    tracing::warn!(%error, "the workspace {} is left out: the app is not installed there any more", space.me.team);
+                    tracing::warn!(%error, "the workspace {} is skipped: the app is no longer installed there", space.me.team);
                 }
                 Err(error) => return Err(error),
             }
@@ -338,12 +338,12 @@ pub fn lost(error: &ApiError, key: &str) -> ConnectError {
         | "token_expired"
         | "not_allowed_token_type"
         | "org_login_required" => ConnectError::fatal(
-            format!("Slack does not accept `{key}` ({refused})"),
-            format!("copy `{key}` again from the app's pages at https://api.slack.com/apps"),
+            format!("Slack rejected `{key}` ({refused})"),
+            format!("copy `{key}` again from the pages of the app at https://api.slack.com/apps"),
         ),
         "missing_scope" | "no_permission" => ConnectError::fatal(
-            format!("`{key}` may do too little ({refused})"),
-            "add the scope to the app, install it anew and copy the new token",
+            format!("`{key}` lacks a scope ({refused})"),
+            "add the scope to the app, reinstall it and copy the new token",
         ),
         "ratelimited" => ConnectError::retry_after_ms(refused.to_string(), refused.retry_after_ms.unwrap_or(30_000)),
         _ => ConnectError::retry(refused.to_string()),

@@ -133,9 +133,9 @@ impl Api {
 
     /// Returns an address from Slack if it is encrypted, or belongs to a configured origin.
     fn encrypted(&self, address: &str) -> Result<Url, ApiError> {
-        let url = Url::parse(address).map_err(|_| ApiError::Held("the address that Slack named is none".to_owned()))?;
+        let url = Url::parse(address).map_err(|_| ApiError::Held("Slack sent an invalid address".to_owned()))?;
         if url.scheme() != "https" && !self.origins.contains(&url.origin().ascii_serialization()) {
-            return Err(ApiError::Held("the address that Slack named is not encrypted".to_owned()));
+            return Err(ApiError::Held("Slack sent an unencrypted address".to_owned()));
         }
         Ok(url)
     }
@@ -152,7 +152,7 @@ impl Api {
 
 /// Returns the result of an upload with this HTTP status.
 fn uploaded(status: u16) -> Result<(), ApiError> {
-    let detail = format!("the file was answered with {status}");
+    let detail = format!("the file server responded with status {status}");
     match status {
         200..=299 => Ok(()),
         // Too slow or too many at once: a later attempt may succeed.
@@ -164,7 +164,7 @@ fn uploaded(status: u16) -> Result<(), ApiError> {
 
 /// Returns the result of a slash command's response with this HTTP status.
 fn responded(status: u16, retry_after_ms: Option<u64>) -> Result<(), ApiError> {
-    let detail = format!("the address of the command was answered with {status}");
+    let detail = format!("the response URL of the command returned status {status}");
     let code = match status {
         200..=299 => return Ok(()),
         429 => "ratelimited",
@@ -201,25 +201,25 @@ async fn answer<T: DeserializeOwned>(response: Response) -> Result<T, ApiError> 
         _ if status == 429 => return Err(limited()),
         // No server processed the request: <https://www.rfc-editor.org/rfc/rfc9110#section-15.6.4>
         Err(_) if status == 503 => {
-            let detail = format!("the server answered {status}");
+            let detail = format!("the server responded with status {status}");
             return Err(ApiError::Refused(Refused { code: "service_unavailable".to_owned(), detail, retry_after_ms }));
         }
         Ok(body) => body,
         Err(error @ BodyError::Json(_)) => {
-            return Err(ApiError::Doubtful(format!("the server answered {status} ({error})")));
+            return Err(ApiError::Doubtful(format!("the server responded with status {status} ({error})")));
         }
         Err(error) => return Err(ApiError::Doubtful(error.to_string())),
     };
     if body["ok"] == true {
         return serde_json::from_value(body)
-            .map_err(|error| ApiError::Doubtful(format!("the answer is not what Slack promises ({error})")));
+            .map_err(|error| ApiError::Doubtful(format!("the response of Slack has an unexpected format ({error})")));
     }
     let Some(code) = body["error"].as_str() else {
-        return Err(ApiError::Doubtful(format!("the server answered {status} without saying why")));
+        return Err(ApiError::Doubtful(format!("the server responded with status {status} without a reason")));
     };
     let said = |value: &Value| value.as_str().map(str::to_owned);
     let messages = body["response_metadata"]["messages"].as_array().into_iter().flatten().filter_map(said);
-    let scope = said(&body["needed"]).map(|scope| format!("the scope {scope} is needed"));
+    let scope = said(&body["needed"]).map(|scope| format!("the scope {scope} is required"));
     let detail = scope.into_iter().chain(messages).take(3).collect::<Vec<_>>().join("; ");
     Err(ApiError::Refused(Refused { code: code.to_owned(), detail, retry_after_ms }))
 }

@@ -87,7 +87,7 @@ impl Door {
         if now_ms.saturating_sub(unsigned.logged_ms) >= UNSIGNED_LOG_MS {
             let requests = std::mem::take(&mut unsigned.since);
             unsigned.logged_ms = now_ms;
-            tracing::warn!(why, requests, "a request that Slack did not sign is refused");
+            tracing::warn!(why, requests, "request without a valid Slack signature rejected");
         }
         (StatusCode::UNAUTHORIZED, why).into_response()
     }
@@ -112,7 +112,7 @@ impl EventsApi {
     /// Serves until the port is lost or the tokens are no longer accepted.
     pub async fn run(&self, lanes: &Lanes) -> Result<(), ConnectError> {
         let held = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let listener = held.ok_or_else(|| ConnectError::retry("the port was never taken"))?;
+        let listener = held.ok_or_else(|| ConnectError::retry("the instance is not connected"))?;
         let door = Arc::new(Door {
             key: hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes()),
             host: self.host.clone(),
@@ -202,20 +202,20 @@ impl<'h> Claim<'h> {
     /// Returns the claim of a request whose time is recent.
     fn of(headers: &'h HeaderMap, now_s: u64) -> Result<Self, &'static str> {
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let time = header("x-slack-request-timestamp").ok_or("the request has no time")?;
+        let time = header("x-slack-request-timestamp").ok_or("the request has no timestamp")?;
         let signature = header("x-slack-signature").ok_or("the request has no signature")?;
-        let at_s: u64 = time.parse().map_err(|_| "the request's time is none")?;
+        let at_s: u64 = time.parse().map_err(|_| "the timestamp of the request is invalid")?;
         if at_s.abs_diff(now_s) > AGE_S_MAX {
-            return Err("the request is too old, or a clock is wrong");
+            return Err("the request is too old, or the clock of this machine is wrong");
         }
-        let tag = signature.strip_prefix("v0=").and_then(unhex).ok_or("the signature has another shape")?;
+        let tag = signature.strip_prefix("v0=").and_then(unhex).ok_or("the signature has an invalid format")?;
         Ok(Self { time, tag })
     }
 
     /// Verifies that Slack signed this body.
     fn holds(&self, key: &hmac::Key, body: &[u8]) -> Result<(), &'static str> {
         let signed = [b"v0:", self.time.as_bytes(), b":", body].concat();
-        hmac::verify(key, &signed, &self.tag).map_err(|_| "the signature does not fit `signing_secret`")
+        hmac::verify(key, &signed, &self.tag).map_err(|_| "the signature does not match `signing_secret`")
     }
 }
 

@@ -51,7 +51,7 @@ fn mime(file: &File) -> &str {
 /// Returns the reason if the file is not stored at Slack.
 fn elsewhere(file: &File) -> Option<&'static str> {
     let is_external = file.is_external || file.mode.as_deref() == Some("external");
-    is_external.then_some("the file lies at another service, where only its link leads")
+    is_external.then_some("the file is stored at another service; only its link is available")
 }
 
 /// A downloader of files. The workspace's token is sent to trusted addresses only.
@@ -78,27 +78,28 @@ impl Files {
 
     async fn try_fetch(&self, account: &Account, host: &Host, mut file: Attachment) -> Result<Attachment, String> {
         let lies: Lies = serde_json::from_str(file.fetch.as_deref().unwrap_or_default())
-            .map_err(|_| "it is not known any more where the file lies")?;
-        let space = account.space(&lies.team).ok_or("its workspace has no token in `bot_token` any more")?;
+            .map_err(|_| "the location of the file is no longer known")?;
+        let space = account.space(&lies.team).ok_or("`bot_token` no longer contains a token of its workspace")?;
         let address = match lies.url {
             Some(url) => url,
             None => look_up(account, &space, &lies.id, &mut file).await?,
         };
         if file.size > self.bytes_max {
-            return Err(format!("the file has {} bytes and at most {} are fetched", file.size, self.bytes_max));
+            return Err(format!("the file has {} bytes; the limit is {}", file.size, self.bytes_max));
         }
-        let url = Url::parse(&address).map_err(|_| "the file's address is none")?;
+        let url = Url::parse(&address).map_err(|_| "the address of the file is invalid")?;
         if !is_slacks(&url, &self.origins) {
-            return Err("the file's address is none of Slack's, so the token is not shown there".to_owned());
+            return Err("the address of the file does not belong to Slack, so the token is not sent there".to_owned());
         }
         let mut headers = HeaderMap::new();
-        let bearer = HeaderValue::from_str(&format!("Bearer {}", space.token)).map_err(|_| "the token is no header")?;
+        let bearer = HeaderValue::from_str(&format!("Bearer {}", space.token))
+            .map_err(|_| "the token is not a valid header value")?;
         headers.insert(AUTHORIZATION, bearer);
         let found = self.fetcher.fetch(url.as_str(), headers).await.map_err(|error| said(&error))?;
         // Without permission Slack redirects to the sign-in page.
         if found.content_type() == Some("text/html") && file.mime != "text/html" {
             return Err(
-                "Slack answered with a page instead of the file; does the app have the scope files:read?".to_owned()
+                "Slack sent a web page instead of the file; check that the app has the scope files:read".to_owned()
             );
         }
         let slot = host.media().create(MediaCreate::new(&file.name, &file.mime, found.content_length())).await;
@@ -125,7 +126,7 @@ async fn look_up(account: &Account, space: &Space, id: &str, known: &mut Attachm
 
 /// Streams a file to disk; returns its size in bytes.
 async fn write(mut found: Fetched, path: &str) -> Result<u64, String> {
-    let not_kept = |error: std::io::Error| format!("the file could not be kept: {error}");
+    let not_kept = |error: std::io::Error| format!("the file cannot be saved: {error}");
     let mut target = tokio::fs::File::create(path).await.map_err(not_kept)?;
     let mut size = 0;
     while let Some(piece) = found.chunk().await.map_err(|error| said(&error))? {
@@ -138,7 +139,7 @@ async fn write(mut found: Fetched, path: &str) -> Result<u64, String> {
 
 fn said(error: &FetchError) -> String {
     match error {
-        FetchError::TooLarge { bytes_max } => format!("the file is longer than the {bytes_max} bytes that are fetched"),
+        FetchError::TooLarge { bytes_max } => format!("the file exceeds the limit of {bytes_max} bytes"),
         error => error.to_string(),
     }
 }

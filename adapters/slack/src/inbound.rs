@@ -137,7 +137,7 @@ pub fn event(payload: &Value, reader: Reader<'_>) -> Option<Event> {
         return None;
     }
     let message = Message::deserialize(&payload["event"])
-        .map_err(|error| tracing::warn!(%error, "a message has a shape that is not known, and is left out"))
+        .map_err(|error| tracing::warn!(%error, "message of an unknown type skipped"))
         .ok()?;
     let mut event = match message.subtype.as_deref() {
         Some("message_changed") => changed(&message, reader)?,
@@ -273,7 +273,7 @@ fn readable<'d, T: DeserializeOwned, D: Deserializer<'d>>(list: D) -> Result<Vec
     let list = Option::<Vec<Value>>::deserialize(list)?.unwrap_or_default();
     let read = list.into_iter().map(serde_json::from_value);
     Ok(read
-        .filter_map(|one| one.map_err(|error| tracing::warn!(%error, "what hangs on a message is left out")).ok())
+        .filter_map(|one| one.map_err(|error| tracing::warn!(%error, "attachments of a message skipped")).ok())
         .collect())
 }
 

@@ -53,8 +53,7 @@ use seeds::Seeds;
 use socket::SocketMode;
 
 /// The reason for not starting a thread again.
-const ASKED_BEFORE: &str =
-    "a thread was asked for before, and whether there is one cannot be known; no second one is begun";
+const ASKED_BEFORE: &str = "the outcome of an earlier request for this thread is unknown; no second thread is started";
 /// The maximum length of a name in the first message of a thread, in characters.
 const SEED_CHARS_MAX: usize = 80;
 /// Error codes that mean that the whole app cannot show a status.
@@ -239,8 +238,8 @@ impl Adapter for Slack {
         command_prefix: "!",
         group_default: addressed,
         liveness: { interval_s: 180 },
-        platform_hint: "You are talking on Slack. Markdown is rendered as mrkdwn; headings become bold, tables monospace.",
-        home_channel_help: "a channel's or a person's id (at the end of \"Copy link\"), or \"#name\"; or write /sethome there",
+        platform_hint: "You are talking on Slack. Markdown is rendered as mrkdwn; headings become bold and tables monospace.",
+        home_channel_help: "the id of a channel or user (at the end of \"Copy link\"), or \"#name\"; or send /sethome there",
     };
 
     type Config = Config;
@@ -254,28 +253,28 @@ impl Adapter for Slack {
             return Err(format!("`ping_s` is {}; choose 1 to 60", config.ping_s));
         }
         if !config.slash_command.starts_with('/') || config.slash_command.contains(char::is_whitespace) {
-            return Err("`slash_command` is none; write something like \"/hermes\"".to_owned());
+            return Err("`slash_command` is invalid; use a command like \"/hermes\"".to_owned());
         }
         let is_channel = |name: &&String| matches!(Target::read(name), Some(Target::Id { thread: None, .. }));
         if let Some(wrong) = config.allowed_channels.iter().find(|name| !is_channel(name)) {
             return Err(format!(
-                "`allowed_channels` holds {wrong:?}, which is no id; write something like \"C0123ABCD\""
+                "`allowed_channels` contains {wrong:?}, which is not an id; use an id like \"C0123ABCD\""
             ));
         }
         if config.listen.parse::<SocketAddr>().is_err() {
             return Err(format!(
-                "`listen` is {:?}; write an address and a port, like \"{}\"",
+                "`listen` is {:?}; use an address and a port, like \"{}\"",
                 config.listen,
                 default_listen()
             ));
         }
         for (key, address) in [("base_url", Some(&config.base_url)), ("file_url", config.file_url.as_ref())] {
             if let Some(Err(why)) = address.map(|address| base_url(address)) {
-                return Err(format!("`{key}` cannot be used: {why}; write something like \"{}\"", default_base_url()));
+                return Err(format!("`{key}` cannot be used: {why}; use a URL like \"{}\"", default_base_url()));
             }
         }
         match config.gateway_url.as_deref().map(ws_url) {
-            Some(Err(why)) => Err(format!("`gateway_url` cannot be used: {why}; write something like \"wss://host\"")),
+            Some(Err(why)) => Err(format!("`gateway_url` cannot be used: {why}; use a URL like \"wss://host\"")),
             _ => Ok(()),
         }
     }
@@ -284,7 +283,7 @@ impl Adapter for Slack {
         match Target::read(home) {
             Some(_) => Ok(()),
             None => Err(format!(
-                "`home_channel` is {home:?}, which can be no chat of Slack; write a channel's or a person's id, like \"C0123ABCD\" (\"C0123ABCD:1700000000.000100\" for a thread, \"T0123/C0123ABCD\" with several workspaces), or \"#name\""
+                "`home_channel` is {home:?}, which is not a Slack chat; use the id of a channel or user, like \"C0123ABCD\" (\"C0123ABCD:1700000000.000100\" for a thread, \"T0123/C0123ABCD\" with several workspaces), or \"#name\""
             )),
         }
     }
@@ -370,7 +369,7 @@ impl Typing for Slack {
         let parameters = [("channel_id", json!(channel)), ("thread_ts", json!(thread)), ("status", json!(status))];
         match account.api.call::<Done>(&space.token, "assistant.threads.setStatus", &parameters).await {
             Err(ApiError::Refused(refused)) if NO_STATUS.contains(&refused.code.as_str()) => {
-                tracing::info!(%refused, "no status is shown from here on");
+                tracing::info!(%refused, "status display is not supported; disabled");
                 self.is_without_status.store(true, Ordering::Relaxed);
                 Ok(())
             }
@@ -447,7 +446,7 @@ impl Slack {
         let (space, channel) = place.map_err(|why| SendOutcome::refused(RefusalKind::Invalid, why))?;
         match &chat.thread {
             Some(thread) if !is_ts(thread) => {
-                Err(SendOutcome::refused(RefusalKind::Invalid, format!("{thread:?} is no thread of Slack")))
+                Err(SendOutcome::refused(RefusalKind::Invalid, format!("{thread:?} is not a Slack thread")))
             }
             _ => Ok((&parts.account.api, space, channel)),
         }
@@ -480,7 +479,7 @@ impl Slack {
         }
         if let Err(error) = kv.set(seeds::KEPT_AS, &seeds.kept()).await {
             // At worst the same key posts no message.
-            tracing::warn!(%error, "what came of beginning a thread is not kept");
+            tracing::warn!(%error, "outcome of starting a thread cannot be saved");
         }
         made.map_err(call_error)
     }
@@ -513,22 +512,21 @@ fn check_tokens(config: &Config) -> Result<(), String> {
     let tokens = config.tokens();
     if tokens.is_empty() || tokens.iter().any(|token| !token.starts_with("xoxb-")) {
         return Err(
-            "`bot_token` is no bot token, which begins with xoxb-; copy it from \"OAuth & Permissions\" of the app"
-                .to_owned(),
+            "`bot_token` is not a bot token (xoxb-…); copy it from \"OAuth & Permissions\" of the app".to_owned()
         );
     }
     if tokens.len() > WORKSPACES_MAX {
-        return Err(format!("`bot_token` holds {} tokens and may hold {WORKSPACES_MAX}", tokens.len()));
+        return Err(format!("`bot_token` contains {} tokens; the limit is {WORKSPACES_MAX}", tokens.len()));
     }
     match (&config.app_token, &config.signing_secret) {
         (Some(token), _) if !token.starts_with("xapp-") => Err(
-            "`app_token` is no app-level token, which begins with xapp-; make one under \"Basic Information\" of the app".to_owned(),
+            "`app_token` is not an app-level token (xapp-…); create one under \"Basic Information\" of the app".to_owned(),
         ),
         (Some(_), Some(_)) => Err(
-            "`app_token` and `signing_secret` are both set, and Slack delivers either to sockets or to an address; keep `app_token` for Socket Mode".to_owned(),
+            "`app_token` and `signing_secret` are both set, but Slack delivers either to sockets or to an address; keep only `app_token` for Socket Mode".to_owned(),
         ),
         (None, None) => Err(
-            "neither `app_token` nor `signing_secret` is set; write `app_token` (SLACK_APP_TOKEN) for Socket Mode".to_owned(),
+            "neither `app_token` nor `signing_secret` is set; set `app_token` (SLACK_APP_TOKEN) for Socket Mode".to_owned(),
         ),
         (None, Some(secret)) if secret.trim().is_empty() => {
             Err("`signing_secret` is empty; copy it from \"Basic Information\" of the app".to_owned())
@@ -541,7 +539,7 @@ fn parts(config: Config, host: &Host) -> Result<Parts, ConnectError> {
     let wrong = |error: hermes_adapter_net::ClientError| {
         ConnectError::fatal(
             format!("an address cannot be used: {error}"),
-            "mend `base_url`, `gateway_url`, `file_url` or `ca_file`",
+            "correct `base_url`, `gateway_url`, `file_url` or `ca_file`",
         )
     };
     let base = base_url(&config.base_url).map_err(wrong)?;
@@ -572,7 +570,10 @@ fn parts(config: Config, host: &Host) -> Result<Parts, ConnectError> {
         }
         (None, secret) => {
             let address = config.listen.parse().map_err(|_| {
-                ConnectError::fatal(format!("`listen` is {:?}, which is no address", config.listen), "mend `listen`")
+                ConnectError::fatal(
+                    format!("`listen` is {:?}, which is not an address", config.listen),
+                    "correct `listen`",
+                )
             })?;
             Way::Requests(EventsApi::new(Arc::clone(&account), host.clone(), address, secret.unwrap_or_default()))
         }

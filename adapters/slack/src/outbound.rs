@@ -63,7 +63,7 @@ pub async fn send(
         return SendOutcome::Delivered { receipt: Receipt::new(ids, now_ms) };
     }
     if message.text.trim().is_empty() {
-        return SendOutcome::refused(RefusalKind::Invalid, "the text is empty, which Slack does not take");
+        return SendOutcome::refused(RefusalKind::Invalid, "the text is empty; Slack does not accept empty messages");
     }
     match by(until, post(api, space, channel, message)).await {
         Ok(ts) => {
@@ -149,10 +149,7 @@ fn response(message: &Outgoing) -> Value {
 /// Edits a sent message.
 pub async fn edit(api: &Api, space: &Space, channel: &str, ts: &str, message: &Outgoing, now_ms: i64) -> SendOutcome {
     if !is_ts(ts) {
-        return SendOutcome::refused(
-            RefusalKind::Invalid,
-            format!("{ts:?} is no message of Slack that can be changed"),
-        );
+        return SendOutcome::refused(RefusalKind::Invalid, format!("{ts:?} is not a Slack message that can be edited"));
     }
     let (text, blocks) = said(message);
     // Without `blocks` the previous blocks would remain.
@@ -171,7 +168,7 @@ pub async fn seed(api: &Api, space: &Space, channel: &str, words: &str) -> Resul
     let posted: Posted = api.call(&space.token, "chat.postMessage", &parameters).await?;
     match is_ts(&posted.ts) {
         true => Ok(posted.ts),
-        false => Err(ApiError::Doubtful("Slack did not say which message it made".to_owned())),
+        false => Err(ApiError::Doubtful("Slack sent no id of the new message".to_owned())),
     }
 }
 
@@ -330,7 +327,7 @@ async fn open(file: &OutMedia) -> Result<(File, u64), ApiError> {
         let bytes = File::open(&file.path).await?;
         let about = bytes.metadata().await?;
         if !about.is_file() {
-            return Err(std::io::Error::other("it is no file"));
+            return Err(std::io::Error::other("it is not a regular file"));
         }
         Ok((bytes, about.len()))
     };
@@ -364,7 +361,7 @@ fn is_about_the_files(refused: &Refused) -> bool {
 
 /// Returns the message without its files, with a line that names them and the reason.
 fn without_files(message: &Outgoing, refused: &Refused) -> Outgoing {
-    tracing::warn!(%refused, files = message.media.len(), "Slack refuses the files; the text is sent without them");
+    tracing::warn!(%refused, files = message.media.len(), "Slack rejected the files; sending the text without them");
     let mut without = message.clone();
     without.text = with_line(&message.text, &not_attached(&message.media, &message.format, &refused.to_string()));
     without.source = with_line(&message.source, &not_attached(&message.media, &Format::Plain, &refused.to_string()));
@@ -430,7 +427,7 @@ fn refusal(refused: &Refused) -> SendOutcome {
         code if INVALID.contains(&code) || code.starts_with("invalid_") => RefusalKind::Invalid,
         // An unknown code, which Slack may have added later. The cause may be the format of the text.
         _ => {
-            tracing::warn!(%refused, "Slack refuses a message with a word that is not known; it is tried once as plain text");
+            tracing::warn!(%refused, "Slack rejected a message with an unknown error code; retrying once as plain text");
             RefusalKind::BadFormat
         }
     };

@@ -25,7 +25,7 @@ fn name(emoji: &str) -> Result<&'static str, CallError> {
     let known = NAMES.iter().find(|(known, _)| *known == emoji);
     known
         .map(|(_, name)| *name)
-        .ok_or_else(|| CallError::new("invalid", format!("Slack's name of {emoji:?} is not known")))
+        .ok_or_else(|| CallError::new("invalid", format!("the Slack name of {emoji:?} is unknown")))
 }
 
 /// The message to react to.

@@ -64,13 +64,13 @@ impl Receiver {
             // <https://docs.slack.dev/reference/events/app_rate_limited>
             tracing::warn!(
                 team = payload["team_id"].as_str(),
-                "Slack tells this app no more of a workspace for a while, since too much happens there; let it hear fewer channels"
+                "Slack limits the events of a workspace for a while because of their rate; add the app to fewer channels"
             );
             ack.say().await;
             return Ok(());
         }
         let Some(space) = self.account.space_of(&payload) else {
-            tracing::warn!("a delivery of a workspace that has no token in `bot_token` is left out");
+            tracing::warn!("delivery skipped: `bot_token` contains no token of its workspace");
             ack.say().await;
             return Ok(());
         };
@@ -102,9 +102,9 @@ impl Receiver {
             Ok(_) => {}
             // The host will never accept this event, and Slack would repeat it forever.
             Err(error) if matches!(error.code.as_str(), "invalid" | "too_large") => {
-                tracing::warn!(event_id = key, %error, "a delivery is left out");
+                tracing::warn!(event_id = key, %error, "delivery skipped");
             }
-            Err(error) => return Err(ConnectError::retry(format!("the host did not take an event: {error}"))),
+            Err(error) => return Err(ConnectError::retry(format!("the host rejected an event: {error}"))),
         }
         self.done(key);
         ack.say().await;

@@ -159,7 +159,7 @@ impl SocketMode {
             if matches!(error, ConnectError::Fatal { .. }) || self.alive.load(Ordering::SeqCst) == 0 {
                 return Err(error);
             }
-            tracing::info!(socket = n, %error, "a socket is lost; the others go on");
+            tracing::info!(socket = n, %error, "socket lost; the others continue");
             tokio::time::sleep(pace.backoff.next_delay().max(told(&error))).await;
         }
     }
@@ -192,7 +192,7 @@ impl SocketMode {
                 Ok(link) => link,
                 Err(error) => return error,
             };
-            tracing::debug!("a socket is renewed");
+            tracing::debug!("socket renewed");
             old = Some(ending);
         }
     }
@@ -207,7 +207,7 @@ impl SocketMode {
         }
         if let Err(error) = old.socket.close(1000, "renewed").await {
             // Slack has closed it already.
-            tracing::debug!(%error, "the old socket was gone");
+            tracing::debug!(%error, "old socket was already closed");
         }
         read.await
     }
@@ -255,7 +255,7 @@ impl SocketMode {
         };
         // The next step detects a broken socket; Slack repeats deliveries without acknowledgement.
         if let Err(error) = written {
-            tracing::debug!(%error, "a socket could not be written");
+            tracing::debug!(%error, "socket cannot be written to");
         }
     }
 
@@ -264,7 +264,7 @@ impl SocketMode {
         let message: Value = match lenient::from_slice(text.as_bytes()) {
             Ok(message) => message,
             Err(error) => {
-                tracing::warn!(%error, "a message of the socket is not understood");
+                tracing::warn!(%error, "message of the socket cannot be parsed");
                 return Ok(false);
             }
         };
@@ -280,7 +280,7 @@ impl SocketMode {
         let delivery = Delivery { kind, payload: message["payload"].clone(), ack };
         match self.put(delivery, link, lanes).await {
             true => Ok(false),
-            false => Err(ConnectError::retry("the link is closed")),
+            false => Err(ConnectError::retry("the instance is disconnected")),
         }
     }
 
@@ -313,7 +313,7 @@ impl SocketMode {
             .await
             .map_err(|error| lost(&error, "app_token"))?;
         let url = address(&opened.url, self.gateway.as_ref())
-            .map_err(|why| ConnectError::retry(format!("the socket's address cannot be used: {why}")))?;
+            .map_err(|why| ConnectError::retry(format!("the address of the socket is invalid: {why}")))?;
         let mut socket = self
             .client
             .connect(url, MESSAGE_BYTES_MAX)
@@ -324,11 +324,11 @@ impl SocketMode {
             Ok(Ok(Received::Text(text))) => {
                 let message: Value = serde_json::from_str(&text).unwrap_or_default();
                 disconnect(message["reason"].as_str().unwrap_or_default())?;
-                Err(ConnectError::retry("the socket began without a greeting"))
+                Err(ConnectError::retry("the socket sent no hello first"))
             }
-            Ok(Ok(_)) => Err(ConnectError::retry("the socket was closed at once")),
+            Ok(Ok(_)) => Err(ConnectError::retry("the socket was closed immediately")),
             Ok(Err(error)) => Err(ConnectError::retry(format!("the socket: {error}"))),
-            Err(_) => Err(ConnectError::retry("the socket did not greet in time")),
+            Err(_) => Err(ConnectError::retry("the socket sent no hello in time")),
         }
     }
 }
@@ -410,12 +410,12 @@ fn is_hello(text: &str) -> bool {
 fn disconnect(reason: &str) -> Result<bool, ConnectError> {
     match reason {
         "link_disabled" => Err(ConnectError::fatal(
-            "Socket Mode was switched off in the app",
-            "switch it on again under \"Socket Mode\" at https://api.slack.com/apps",
+            "Socket Mode is disabled in the app",
+            "enable it again under \"Socket Mode\" at https://api.slack.com/apps",
         )),
         // Ten sockets are allowed, including those of other processes with this token.
         "too_many_websockets" => Err(ConnectError::retry_after_ms(
-            "the app has too many sockets open; stop what else uses its `app_token`, or lower `connections`",
+            "the app has too many open sockets; stop other users of its `app_token`, or lower `connections`",
             30_000,
         )),
         _ => Ok(true),

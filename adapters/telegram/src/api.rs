@@ -51,7 +51,7 @@ pub enum ApiError {
     #[error("{0}")]
     Unusable(String),
     /// The response exceeds this number of bytes; the call may have taken effect.
-    #[error("the answer is longer than {0} bytes")]
+    #[error("the response exceeds {0} bytes")]
     TooLarge(u64),
     /// The call may have taken effect.
     #[error("{0}")]
@@ -140,17 +140,15 @@ impl Api {
         let response = self.client.get(address).timeout(transfer(bytes_max)).send().await;
         let mut response = response.map_err(|error| net(&self.file_server, error))?;
         if !response.status().is_success() {
-            return Err(ApiError::Doubtful(format!("the file server answered {}", response.status())));
+            return Err(ApiError::Doubtful(format!("the file server responded with status {}", response.status())));
         }
-        let kept = |error: std::io::Error| ApiError::Unusable(format!("the file could not be kept: {error}"));
+        let kept = |error: std::io::Error| ApiError::Unusable(format!("the file cannot be saved: {error}"));
         let mut file = tokio::fs::File::create(to).await.map_err(kept)?;
         let mut size = 0;
         while let Some(piece) = response.chunk().await.map_err(|error| net(&self.file_server, error))? {
             size += piece.len() as u64;
             if size > bytes_max {
-                return Err(ApiError::Unusable(format!(
-                    "the file has more than the {bytes_max} bytes that are fetched"
-                )));
+                return Err(ApiError::Unusable(format!("the file exceeds the limit of {bytes_max} bytes")));
             }
             file.write_all(&piece).await.map_err(kept)?;
         }
@@ -188,13 +186,15 @@ async fn answer<T: DeserializeOwned>(
         }
         // A proxy before the server rejected the request, so the call had no effect.
         Err(BodyError::Json(_)) if (400..500).contains(&status) => {
-            return Err(ApiError::NotSent(format!("what stands before the server answered {status}")));
+            return Err(ApiError::NotSent(format!(
+                "the server answered {status}, which is not a Bot API response; check `base_url` and any proxy in front of the server"
+            )));
         }
         Err(error) => return Err(ApiError::Doubtful(error.to_string())),
     };
     if envelope.ok {
         return serde_json::from_value(envelope.result)
-            .map_err(|error| ApiError::Doubtful(format!("the result is not what the Bot API promises ({error})")));
+            .map_err(|error| ApiError::Doubtful(format!("the result has an unexpected format ({error})")));
     }
     let code = envelope.error_code.unwrap_or(status);
     if code == 503 {

@@ -21,8 +21,8 @@ const WAIT_MS: u64 = 10_000;
 /// The longest wait after a conflict, in milliseconds.
 const WAIT_MS_MAX: u64 = 300_000;
 
-const POLLED: &str = "another process receives this bot's messages (Telegram allows one); stop it, or give this instance a bot of its own";
-const BROUGHT: &str = "this bot's messages are brought to a webhook that is not ours; stop who set it and restart the host, which ends the webhook; or give this instance a bot of its own";
+const POLLED: &str = "another process receives the messages of this bot (Telegram allows one); stop it, or use a separate bot for this instance";
+const BROUGHT: &str = "the messages of this bot go to a webhook of another program; stop that program and restart the host, which removes the webhook, or use a separate bot for this instance";
 
 /// The conflicts of one instance.
 #[derive(Default)]
@@ -148,6 +148,6 @@ mod tests {
         let ConnectError::Retry { reason, after_ms, .. } = Conflicts::default().meet(&active) else {
             panic!("it may end")
         };
-        assert!(reason.contains("webhook that is not ours") && after_ms == Some(WAIT_MS), "{reason}");
+        assert!(reason.contains("a webhook of another program") && after_ms == Some(WAIT_MS), "{reason}");
     }
 }

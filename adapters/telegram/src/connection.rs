@@ -79,7 +79,7 @@ impl Connection {
             error => lost(&error),
         })?;
         self.host.lock_credential(&format!("telegram:{}", me.id)).await.map_err(|error| {
-            ConnectError::not_locked(&error, "give each instance a bot of its own, or stop the other one")
+            ConnectError::not_locked(&error, "use a separate bot for each instance, or stop the other one")
         })?;
         match &self.webhook {
             Some(webhook) => webhook.open(self).await?,
@@ -101,7 +101,7 @@ impl Connection {
     /// Returns the bot's own account.
     pub fn me(&self) -> Result<Arc<User>, ConnectError> {
         let me = self.me.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        me.ok_or_else(|| ConnectError::retry("the link was never opened"))
+        me.ok_or_else(|| ConnectError::retry("the instance is not connected"))
     }
 
     /// Receives updates until the link is lost.
@@ -218,7 +218,7 @@ impl Connection {
                 // An invalid update does not block the others.
                 serde_json::from_value(update.clone())
                     .inspect_err(
-                        |error| tracing::warn!(update_id = update_id(update), %error, "an update is not understood"),
+                        |error| tracing::warn!(update_id = update_id(update), %error, "update cannot be parsed"),
                     )
                     .ok()
             })
@@ -245,9 +245,9 @@ impl Connection {
             Ok(_) => {}
             // The host will never accept this event, and later updates must not be blocked.
             Err(error) if matches!(error.code.as_str(), "invalid" | "too_large") => {
-                tracing::warn!(update_id = group.first().and_then(update_id), %error, "an update is left out");
+                tracing::warn!(update_id = group.first().and_then(update_id), %error, "update skipped");
             }
-            Err(error) => return Err(ConnectError::retry(format!("the host did not take an event: {error}"))),
+            Err(error) => return Err(ConnectError::retry(format!("the host rejected an event: {error}"))),
         }
         if let Some(callback) = callback {
             self.acknowledge(callback);
@@ -262,7 +262,7 @@ impl Connection {
         self.host.spawn(async move {
             let query = json!({ "callback_query_id": callback });
             if let Err(error) = api.call_within::<Value>("answerCallbackQuery", &query, PRESS_TIMEOUT).await {
-                tracing::debug!(%error, "a button press was not acknowledged");
+                tracing::debug!(%error, "button press cannot be acknowledged");
             }
             drop(room);
         });
@@ -276,14 +276,14 @@ impl Connection {
     async fn store_offset(&self, offset: Option<i64>) -> Result<(), ConnectError> {
         let Some(offset) = offset else { return Ok(()) };
         let stored = self.host.kv().set(OFFSET_KEY, &offset.to_string()).await;
-        stored.map_err(|error| ConnectError::retry(format!("the offset could not be kept: {error}")))
+        stored.map_err(|error| ConnectError::retry(format!("the offset cannot be saved: {error}")))
     }
 }
 
 fn bad_token(refused: &Refused) -> ConnectError {
     ConnectError::fatal(
-        format!("Telegram does not accept the token ({})", refused.description),
-        "copy the bot's token from @BotFather into `token` (or TELEGRAM_BOT_TOKEN)",
+        format!("Telegram rejected the token ({})", refused.description),
+        "copy the token of the bot from @BotFather into `token` (or TELEGRAM_BOT_TOKEN)",
     )
 }
 

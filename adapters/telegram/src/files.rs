@@ -72,8 +72,7 @@ impl Connection {
             return fetched.map_err(|error| error.to_string());
         }
         let folder = self.local_files.clone();
-        let folder =
-            folder.ok_or("the server keeps its files on its own disk, and `local_files` does not name where")?;
+        let folder = folder.ok_or("the server stores files on its own disk; set `local_files` to their folder")?;
         let (path, to) = (PathBuf::from(path), to.to_owned());
         let copied = tokio::task::spawn_blocking(move || copy_beneath(&folder, &path, &to, bytes_max));
         copied.await.map_err(|error| error.to_string())?
@@ -84,24 +83,24 @@ impl Connection {
 fn too_large(size: u64, bytes_max: u64) -> String {
     let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
     if size < 1 << 20 {
-        return format!("the file has {size} bytes and at most {bytes_max} are fetched");
+        return format!("the file has {size} bytes; the limit is {bytes_max}");
     }
-    format!("the file has {} MB and at most {} MB are fetched", megabytes(size), megabytes(bytes_max))
+    format!("the file has {} MB; the limit is {} MB", megabytes(size), megabytes(bytes_max))
 }
 
 fn copy_beneath(folder: &Path, path: &Path, to: &Path, bytes_max: u64) -> Result<u64, String> {
-    let unreadable = |error: io::Error| format!("the server's file cannot be read beneath `local_files`: {error}");
-    let outside = || unreadable(io::Error::other("it lies elsewhere"));
+    let unreadable = |error: io::Error| format!("the file cannot be read in `local_files`: {error}");
+    let outside = || unreadable(io::Error::other("it is outside this folder"));
     let rest = path.strip_prefix(folder).map_err(|_| outside())?;
     let file = open_beneath(folder, rest).map_err(unreadable)?;
     let meta = file.metadata().map_err(unreadable)?;
     if !meta.is_file() {
-        return Err(unreadable(io::Error::other("it is no plain file")));
+        return Err(unreadable(io::Error::other("it is not a regular file")));
     }
     if meta.len() > bytes_max {
         return Err(too_large(meta.len(), bytes_max));
     }
-    let kept = |error: io::Error| format!("the file could not be kept: {error}");
+    let kept = |error: io::Error| format!("the file cannot be saved: {error}");
     let mut copy = OpenOptions::new().write(true).create(true).truncate(true).open(to).map_err(kept)?;
     io::copy(&mut file.take(bytes_max), &mut copy).map_err(kept)
 }
@@ -111,7 +110,7 @@ fn open_beneath(folder: &Path, rest: &Path) -> io::Result<File> {
     let mut at = open_at(CWD, folder, OFlags::DIRECTORY)?;
     let mut steps = rest.components().peekable();
     while let Some(step) = steps.next() {
-        let Component::Normal(name) = step else { return Err(io::Error::other("its path has a step upwards")) };
+        let Component::Normal(name) = step else { return Err(io::Error::other("its path contains `..`")) };
         let kind = if steps.peek().is_some() { OFlags::DIRECTORY } else { OFlags::empty() };
         at = open_at(&at, Path::new(name), OFlags::NOFOLLOW | kind)?;
     }
@@ -174,8 +173,8 @@ mod tests {
         let home = folder("large");
         let path = home.join("files/bot/documents/file_1");
         let why = copy_beneath(&home.join("files"), &path, &home.join("copy"), 2).unwrap_err();
-        assert_eq!(why, "the file has 3 bytes and at most 2 are fetched");
-        assert_eq!(too_large(73 << 20, 20 << 20), "the file has 73 MB and at most 20 MB are fetched");
+        assert_eq!(why, "the file has 3 bytes; the limit is 2");
+        assert_eq!(too_large(73 << 20, 20 << 20), "the file has 73 MB; the limit is 20 MB");
         std::fs::remove_dir_all(home).unwrap();
     }
 }

@@ -43,8 +43,7 @@ use topics::{Forums, Known, Opened};
 use webhook::Webhook;
 
 /// The reason for not requesting a topic again.
-const ASKED_BEFORE: &str =
-    "a topic was asked for before, and whether there is one cannot be known; no second one is opened";
+const ASKED_BEFORE: &str = "the outcome of an earlier request for this topic is unknown; no second topic is opened";
 
 /// The maximum length of a topic's name, in characters. <https://core.telegram.org/bots/api#createforumtopic>
 const TOPIC_NAME_MAX: usize = 128;
@@ -173,7 +172,7 @@ impl Adapter for Telegram {
         group_default: all,
         liveness: { interval_s: 90 },
         platform_hint: "You are talking on Telegram. Markdown is rendered; tables become monospace.",
-        home_channel_help: "the number of a chat: write to @userinfobot for your own, or look at `hermes-host session list`",
+        home_channel_help: "the number of a chat: ask @userinfobot for your own, or see `hermes-host session list`",
     };
 
     type Config = Config;
@@ -183,18 +182,20 @@ impl Adapter for Telegram {
             !secret.is_empty() && !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())
         });
         if !looks_right {
-            return Err("`token` is no bot token, which looks like 123456:ABC…; copy it from @BotFather".to_owned());
+            return Err("`token` does not look like a bot token (123456:ABC…); copy it from @BotFather".to_owned());
         }
         if !(1..=50).contains(&config.poll_timeout_s) {
             return Err(format!("`poll_timeout_s` is {}; choose 1 to 50", config.poll_timeout_s));
         }
         if config.local_files.as_ref().is_some_and(|folder| !folder.is_absolute()) {
-            return Err("`local_files` is no absolute path; write where the server keeps its files".to_owned());
+            return Err(
+                "`local_files` is not an absolute path; use the folder in which the server stores its files".to_owned()
+            );
         }
         let addresses = [("base_url", Some(&config.base_url)), ("file_url", config.file_url.as_ref())];
         for (key, address) in addresses {
             if let Some(Err(why)) = address.map(|address| base_url(address)) {
-                return Err(format!("`{key}` cannot be used: {why}; write something like \"{}\"", default_base_url()));
+                return Err(format!("`{key}` cannot be used: {why}; use a URL like \"{}\"", default_base_url()));
             }
         }
         config.webhook_address().map(drop)
@@ -211,7 +212,7 @@ impl Adapter for Telegram {
             return Ok(());
         }
         Err(format!(
-            "`home_channel` is {home:?}, which can be no chat; write its number, like \"-1001234\" (\"-1001234:17\" for a topic), or \"@name\""
+            "`home_channel` is {home:?}, which is not a chat; use its number, like \"-1001234\" (\"-1001234:17\" for a topic), or \"@name\""
         ))
     }
 
@@ -275,7 +276,7 @@ impl Typing for Telegram {
             return Ok(()); // Typing is not supported there. <https://core.telegram.org/bots/api#sendchataction>
         }
         let mut parameters =
-            outbound::place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
+            outbound::place(&chat).map_err(|_| CallError::new("invalid", "the chat is not a Telegram chat"))?;
         if self.connection.as_ref().is_ok_and(|link| chat.thread.is_none() && link.forums.has(&chat.id)) {
             parameters.insert("message_thread_id".into(), json!(inbound::GENERAL_TOPIC));
         }
@@ -293,7 +294,7 @@ impl Draft for Telegram {
             return Ok(());
         }
         if !self.drafts {
-            return Err(CallError::new("refused", "`drafts` is off, so the answer grows by edits"));
+            return Err(CallError::new("refused", "`drafts` is off; answers are streamed by edits"));
         }
         let mut parameters = outbound::draft(&chat, &text)?;
         parameters.insert("draft_id".into(), json!(self.draft_id.load(Ordering::Relaxed)));
@@ -314,7 +315,7 @@ impl HandoffThread for Telegram {
             return Ok(None);
         }
         let mut parameters =
-            outbound::whole(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
+            outbound::whole(&chat).map_err(|_| CallError::new("invalid", "the chat is not a Telegram chat"))?;
         parameters.insert("name".into(), json!(name.chars().take(TOPIC_NAME_MAX).collect::<String>()));
         let _one_at_a_time = self.opening.lock().await;
         let topic = self.topic_of(&key, &parameters).await?;
@@ -325,10 +326,10 @@ impl HandoffThread for Telegram {
 impl RenameThread for Telegram {
     async fn rename_thread(&self, chat: Chat, name: String) -> Result<(), CallError> {
         if chat.thread.is_none() || outbound::is_direct(&chat) {
-            return Err(CallError::new("invalid", "this is no topic; the general one keeps its name"));
+            return Err(CallError::new("invalid", "this is not a topic; the general topic is not renamed"));
         }
         let mut parameters =
-            outbound::place(&chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
+            outbound::place(&chat).map_err(|_| CallError::new("invalid", "the chat is not a Telegram chat"))?;
         parameters.insert("name".into(), json!(name.chars().take(TOPIC_NAME_MAX).collect::<String>()));
         self.call::<Value>("editForumTopic", &parameters).await.map(drop)
     }
@@ -404,7 +405,7 @@ impl Telegram {
             && let Err(error) = kv.set(topics::KEPT_AS, &kept).await
         {
             // At worst the same key opens no topic.
-            tracing::warn!(%error, "what came of opening a topic is not kept");
+            tracing::warn!(%error, "outcome of opening a topic cannot be saved");
         }
         made.map_err(call_error)
     }
@@ -428,12 +429,12 @@ fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
     let api = Api::new(&config.token, &config.base_url, files, ca_file, &host.info().proxy);
     let api = api.map_err(|error| {
         ConnectError::fatal(
-            format!("the server's address cannot be used: {error}"),
-            "mend `base_url`, `file_url` or `ca_file`",
+            format!("the address of the server cannot be used: {error}"),
+            "correct `base_url`, `file_url` or `ca_file`",
         )
     })?;
     let address = config.webhook_address();
-    let address = address.map_err(|error| ConnectError::fatal(error, "mend the keys of the webhook"))?;
+    let address = address.map_err(|error| ConnectError::fatal(error, "correct the webhook keys"))?;
     let webhook = match (address, config.webhook_url, config.webhook_secret) {
         (Some(address), Some(url), Some(secret)) => Some(Webhook::new(url, secret, address)),
         _ => None,

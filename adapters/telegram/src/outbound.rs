@@ -102,7 +102,10 @@ pub async fn send(api: &Api, manner: Manner, message: &Outgoing, now_ms: i64) ->
         }
     }
     if text.trim().is_empty() {
-        return SendOutcome::refused(RefusalKind::Invalid, "the text is empty, which Telegram does not take");
+        return SendOutcome::refused(
+            RefusalKind::Invalid,
+            "the text is empty; Telegram does not accept empty messages",
+        );
     }
     let mut parameters = place;
     parameters.insert("text".into(), json!(text));
@@ -158,7 +161,7 @@ fn left(until: Instant) -> Duration {
 /// Edits a sent message.
 pub async fn edit(api: &Api, manner: Manner, target: &SentMessage, message: &Outgoing, now_ms: i64) -> SendOutcome {
     let Ok(message_id) = target.id.parse::<i64>() else {
-        return SendOutcome::refused(RefusalKind::Invalid, format!("{:?} is no message id of Telegram", target.id));
+        return SendOutcome::refused(RefusalKind::Invalid, format!("{:?} is not a Telegram message id", target.id));
     };
     let mut parameters = match whole(&target.chat) {
         Ok(place) => place,
@@ -183,10 +186,7 @@ pub async fn edit(api: &Api, manner: Manner, target: &SentMessage, message: &Out
 pub fn place(chat: &Chat) -> Result<Map<String, Value>, SendOutcome> {
     let mut parameters = Map::new();
     let id: i64 = chat.id.parse().map_err(|_| {
-        SendOutcome::refused(
-            RefusalKind::Invalid,
-            format!("{:?} is no chat id of Telegram, which is a number", chat.id),
-        )
+        SendOutcome::refused(RefusalKind::Invalid, format!("{:?} is not a Telegram chat id (a number)", chat.id))
     })?;
     parameters.insert("chat_id".into(), json!(id));
     if let Some(thread) = &chat.thread {
@@ -195,10 +195,7 @@ pub fn place(chat: &Chat) -> Result<Map<String, Value>, SendOutcome> {
             None => ("message_thread_id", thread.as_str()),
         };
         let thread: i64 = thread.parse().map_err(|_| {
-            SendOutcome::refused(
-                RefusalKind::Invalid,
-                format!("{thread:?} is no topic id of Telegram, which is a number"),
-            )
+            SendOutcome::refused(RefusalKind::Invalid, format!("{thread:?} is not a Telegram topic id (a number)"))
         })?;
         parameters.insert(key.into(), json!(thread));
     }
@@ -221,9 +218,9 @@ pub fn is_direct(chat: &Chat) -> bool {
 /// incomplete. <https://core.telegram.org/bots/api#sendmessagedraft>
 pub fn draft(chat: &Chat, text: &str) -> Result<Map<String, Value>, CallError> {
     if chat.kind != ChatType::Dm {
-        return Err(CallError::new("refused", "only private chats show drafts"));
+        return Err(CallError::new("refused", "drafts are supported in private chats only"));
     }
-    let mut parameters = place(chat).map_err(|_| CallError::new("invalid", "the chat is none of Telegram's"))?;
+    let mut parameters = place(chat).map_err(|_| CallError::new("invalid", "the chat is not a Telegram chat"))?;
     let mut units = 0;
     let fits = |character: &char| {
         units += character.len_utf16();
@@ -466,7 +463,7 @@ async fn part(file: &OutMedia) -> Result<Part, ApiError> {
     // An invalid MIME type is replaced; the file is sent anyway.
     let mime =
         if Part::text("").mime_str(&file.mime).is_ok() { file.mime.as_str() } else { "application/octet-stream" };
-    part.mime_str(mime).map_err(|error| ApiError::Unusable(format!("{mime:?} is no MIME type: {error}")))
+    part.mime_str(mime).map_err(|error| ApiError::Unusable(format!("{mime:?} is not a valid MIME type: {error}")))
 }
 
 fn utf16_len(text: &str) -> usize {

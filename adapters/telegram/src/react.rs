@@ -8,7 +8,7 @@ use crate::{Telegram, outbound};
 
 impl React for Telegram {
     async fn react(&self, message: SentMessage, emoji: String, _: Option<String>) -> Result<(), CallError> {
-        let invalid = |what: &str| CallError::new("invalid", format!("the {what} is none of Telegram's"));
+        let invalid = |what: &str| CallError::new("invalid", format!("the {what} is not a Telegram {what}"));
         let mut parameters = outbound::whole(&message.chat).map_err(|_| invalid("chat"))?;
         parameters.insert("message_id".into(), json!(message.id.parse::<i64>().map_err(|_| invalid("message"))?));
         let reaction = match nearest(&emoji) {

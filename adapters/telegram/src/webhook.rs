@@ -90,8 +90,8 @@ impl Webhook {
             Ok(_) => {}
             Err(ApiError::Refused(refused)) if refused.code == 400 && is_about_the_address(&refused.description) => {
                 return Err(ConnectError::fatal(
-                    format!("Telegram does not take `webhook_url` ({})", refused.description),
-                    "write an https address that can be reached from outside, at port 443, 80, 88 or 8443; or leave `webhook_url` out, and updates are polled",
+                    format!("Telegram rejected `webhook_url` ({})", refused.description),
+                    "use a public https address with port 443, 80, 88 or 8443, or remove `webhook_url` to poll for updates",
                 ));
             }
             Err(error) => return Err(lost(&error)),
@@ -102,7 +102,7 @@ impl Webhook {
 
     /// Emits received updates until the port is lost, or the server pushes them elsewhere.
     pub async fn receive(&self, link: &Connection) -> Result<(), ConnectError> {
-        let listener = self.held().take().ok_or_else(|| ConnectError::retry("the port was never taken"))?;
+        let listener = self.held().take().ok_or_else(|| ConnectError::retry("the instance is not connected"))?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes());
         let secret = hmac::sign(&key, self.secret.as_bytes());
         let (waiting, mut brought) = mpsc::channel(WAITING_MAX);
@@ -126,7 +126,7 @@ impl Webhook {
             };
             if info.url != self.url {
                 return ConnectError::retry(
-                    "another process took this bot's webhook away; stop it, or give this instance a bot of its own",
+                    "another process removed the webhook of this bot; stop it, or use a separate bot for this instance",
                 );
             }
             link.host.proved();
@@ -134,7 +134,7 @@ impl Webhook {
                 tracing::warn!(
                     why,
                     waiting = info.pending_update_count,
-                    "Telegram cannot bring updates to `webhook_url`"
+                    "Telegram cannot deliver updates to `webhook_url`"
                 );
             }
         }
@@ -149,13 +149,15 @@ impl Webhook {
 pub fn check(url: Option<&str>, secret: Option<&str>, listen: &str) -> Result<Option<SocketAddr>, String> {
     let Some(url) = url else {
         return match secret {
-            Some(_) => Err("`webhook_secret` is set and `webhook_url` is not; set both, or neither to poll".to_owned()),
+            Some(_) => {
+                Err("`webhook_secret` is set, but `webhook_url` is not; set both, or neither to poll".to_owned())
+            }
             None => Ok(None),
         };
     };
     if let Err(why) = hermes_adapter_net::client::base_url(url) {
         return Err(format!(
-            "`webhook_url` cannot be used: {why}; write something like \"https://bot.example.org/telegram\""
+            "`webhook_url` cannot be used: {why}; use a URL like \"https://bot.example.org/telegram\""
         ));
     }
     let secret = secret.unwrap_or_default();
@@ -163,12 +165,13 @@ pub fn check(url: Option<&str>, secret: Option<&str>, listen: &str) -> Result<Op
         && secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     if !is_secret {
         return Err(format!(
-            "`webhook_secret` is missing or is none, and without it anybody could write as anybody; write 1 to {SECRET_BYTES_MAX} of A-Z, a-z, 0-9, _ and -, for instance what `openssl rand -hex 32` prints"
+            "`webhook_secret` is missing or invalid, and it protects the webhook from forged messages; use 1 to {SECRET_BYTES_MAX} characters of A-Z, a-z, 0-9, _ and -, for example from `openssl rand -hex 32`"
         ));
     }
-    listen.parse().map(Some).map_err(|_| {
-        format!("`listen` is {listen:?}; write an address and a port, like \"{}\"", crate::default_listen())
-    })
+    listen
+        .parse()
+        .map(Some)
+        .map_err(|_| format!("`listen` is {listen:?}; use an address and a port, like \"{}\"", crate::default_listen()))
 }
 
 /// Returns whether a person must fix a refusal. A host name that does not resolve is a temporary error.
@@ -197,7 +200,7 @@ async fn hand_over(link: &Connection, brought: &mut mpsc::Receiver<Brought>) -> 
         // A request that has ended gets no response; the server repeats the update, which is then known.
         let _ = told.send(());
     }
-    ConnectError::retry("the port is gone")
+    ConnectError::retry("the port is not available any more")
 }
 
 /// The ids of the latest processed updates. The server repeats an update whose processing took long.
@@ -220,7 +223,7 @@ impl Done {
 async fn enter(State(door): State<Arc<Door>>, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
     if !is_telegrams(&door.key, &door.secret, &parts.headers) {
-        return (StatusCode::UNAUTHORIZED, "the secret is missing or another one\n").into_response();
+        return (StatusCode::UNAUTHORIZED, "the secret is missing or wrong\n").into_response();
     }
     if let Some(caller) = parts.extensions.get::<Caller>() {
         caller.prove();

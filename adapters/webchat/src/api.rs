@@ -67,7 +67,7 @@ pub(crate) fn router(link: Arc<Connection>) -> Router {
         .route("/api/conversations/{id}/seen", post(seen))
         .route("/api/conversations/{id}/files", post(upload).layer(DefaultBodyLimit::disable()))
         .route("/files/{conversation}/{file}", get(download))
-        .fallback(|| async { refusal(StatusCode::NOT_FOUND, "there is nothing here") })
+        .fallback(|| async { refusal(StatusCode::NOT_FOUND, "not found") })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(Arc::clone(&link), guard))
         .with_state(link)
@@ -102,7 +102,7 @@ impl IntoResponse for Refusal {
 }
 
 fn not_found() -> Refusal {
-    Refusal(CallError::new("not_found", "there is no such conversation"))
+    Refusal(CallError::new("not_found", "this conversation does not exist"))
 }
 
 async fn asset(mime: &'static str, text: &'static str) -> Response {
@@ -122,7 +122,7 @@ struct Key {
 /// A link on another site is answered with the page itself, because the browser would not send the new cookie after
 /// a redirect. The page then removes the token from the address bar.
 async fn page(State(link): Link, Query(key): Query<Key>, headers: HeaderMap) -> Response {
-    let Some(door) = link.door() else { return refusal(StatusCode::SERVICE_UNAVAILABLE, "the page is being closed") };
+    let Some(door) = link.door() else { return refusal(StatusCode::SERVICE_UNAVAILABLE, "the page is shutting down") };
     let html = [(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"))];
     match key.token {
         Some(token) if door.opens(token.trim()) => {
@@ -154,7 +154,7 @@ async fn state(State(link): Link) -> Json<Value> {
         link.ask_commands().await;
     };
     if tokio::time::timeout(ASKED_WITHIN, asked).await.is_err() {
-        tracing::info!("the host takes long to tell its sessions; the page opens with what is known");
+        tracing::info!("list of sessions is late; opening the page with the known ones");
     }
     let cursor = link.live.cursor();
     let (conversations, sessions) = sessions::list(&link).await;
@@ -297,7 +297,7 @@ async fn upload(
 }
 
 async fn write_file(path: &str, body: Body, max: u64) -> Result<(), CallError> {
-    let failed = |error: std::io::Error| CallError::new("unavailable", format!("the file cannot be kept: {error}"));
+    let failed = |error: std::io::Error| CallError::new("unavailable", format!("the file cannot be saved: {error}"));
     let mut file = tokio::fs::File::create(path).await.map_err(failed)?;
     let mut pieces = body.into_data_stream();
     let mut written = 0_u64;
@@ -306,7 +306,7 @@ async fn write_file(path: &str, body: Body, max: u64) -> Result<(), CallError> {
             Ok(Some(Ok(piece))) => piece,
             Ok(Some(Err(_))) => return Err(CallError::new("invalid", "the upload was cut off")),
             Ok(None) => break,
-            Err(_) => return Err(CallError::new("invalid", "the upload stood still for too long")),
+            Err(_) => return Err(CallError::new("invalid", "the upload timed out")),
         };
         written += piece.len() as u64;
         if written > max {
@@ -329,7 +329,7 @@ fn kind_of(mime: &str) -> AttachmentKind {
 /// Returns a file of the conversation. Images of safe types are shown; other files are
 /// saved, so that no uploaded file can run as a part of this page.
 async fn download(State(link): Link, Path((conversation, file)): Path<(String, String)>) -> Result<Response, Refusal> {
-    let missing = || Refusal(CallError::new("not_found", "the host does not keep this file any more"));
+    let missing = || Refusal(CallError::new("not_found", "this file is no longer stored"));
     let file = link.log.file(&conversation, &file).await?.ok_or_else(missing)?;
     let opened = tokio::fs::File::open(&file.path).await.map_err(|_| missing())?;
     let shown = matches!(file.mime.as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp");
@@ -402,7 +402,7 @@ struct Listener {
 /// names the last event that the page has received.
 async fn stream_events(State(link): Link, Query(After { after }): Query<After>, headers: HeaderMap) -> Response {
     let Some(seat) = StreamSeat::take() else {
-        return refusal(StatusCode::TOO_MANY_REQUESTS, "the page is open too often; close a few tabs");
+        return refusal(StatusCode::TOO_MANY_REQUESTS, "too many tabs of this page are open; close some of them");
     };
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok().map(str::to_owned)).or(after);
     let cursor = match last {

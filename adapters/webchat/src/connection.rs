@@ -101,7 +101,8 @@ impl Connection {
 
     /// Binds the port, loads the conversations, and announces the address of the page.
     pub(crate) async fn open(&self) -> Result<(), ConnectError> {
-        let wanted = wanted_address(&self.config).map_err(|why| ConnectError::fatal(why, "mend the section"))?;
+        let wanted = wanted_address(&self.config)
+            .map_err(|why| ConnectError::fatal(why, "correct the section of the instance"))?;
         let token = self.token().await?;
         self.log.load().await.map_err(|error| ConnectError::retry(error.to_string()))?;
         let held = self.state().listener.take();
@@ -109,8 +110,9 @@ impl Connection {
             Some(listener) => listener,
             None => self.bind(wanted).await?,
         };
-        let address =
-            listener.local_addr().map_err(|error| ConnectError::retry(format!("the port is gone: {error}")))?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| ConnectError::retry(format!("the port is not available any more: {error}")))?;
         let door = Door::new(address, &self.config.allowed_hosts, token.clone(), self.host.instance());
         let name = match self.config.allowed_hosts.first() {
             Some(name) if !address.ip().is_loopback() => name.clone(),
@@ -177,9 +179,9 @@ impl Connection {
         let answer = tokio::time::timeout(PROVE_TIMEOUT, fetch)
             .await
             .map_err(|_| unavailable(format!("the page at {target} did not answer in {} s", PROVE_TIMEOUT.as_secs())))?
-            .map_err(|error| unavailable(format!("the page at {target} cannot be fetched: {error}")))?;
+            .map_err(|error| unavailable(format!("the page at {target} is unreachable: {error}")))?;
         if !answer.contains(&self.life) {
-            return Err(unavailable(format!("something else answers at {target}")));
+            return Err(unavailable(format!("another program answers at {target}")));
         }
         self.host.proved();
         Ok(())
@@ -214,14 +216,14 @@ impl Connection {
             }
         }
         let error = last.map(|error| error.to_string()).unwrap_or_default();
-        Err(ConnectError::retry(format!("no port from {PORT} on is free ({error}); set `listen`")))
+        Err(ConnectError::retry(format!("no free port found, starting at {PORT} ({error}); set `listen`")))
     }
 
     async fn token(&self) -> Result<String, ConnectError> {
         if let Some(token) = &self.config.token {
             return Ok(token.clone());
         }
-        let retry = |error: CallError| ConnectError::retry(format!("the kept token cannot be read: {error}"));
+        let retry = |error: CallError| ConnectError::retry(format!("the stored token cannot be read: {error}"));
         if let Some(token) = self.host.kv().get("token").await.map_err(retry)? {
             return Ok(token);
         }
@@ -235,9 +237,7 @@ impl Connection {
 pub(crate) fn check(config: &Config) -> Result<(), String> {
     wanted_address(config)?;
     if let Some(host) = config.allowed_hosts.iter().find(|host| host.is_empty() || host.contains(['/', ' '])) {
-        return Err(format!(
-            "`allowed_hosts` has {host:?}; write the name alone, as a browser sends it: \"chat.example.org\""
-        ));
+        return Err(format!("`allowed_hosts` contains {host:?}; use only the host name, like \"chat.example.org\""));
     }
     let is_good = |token: &String| {
         let simple = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte));
@@ -245,8 +245,8 @@ pub(crate) fn check(config: &Config) -> Result<(), String> {
     };
     if !config.token.as_ref().is_none_or(is_good) {
         return Err(format!(
-            "`token` is shorter than {TOKEN_CHARS_MIN} characters or has others than letters, digits and -_.~; \
-             choose a longer one, or remove the key: one is made and kept"
+            "`token` is shorter than {TOKEN_CHARS_MIN} characters or contains characters other than letters, digits \
+             and -_.~; use a longer one, or remove the key to generate one"
         ));
     }
     Ok(())
@@ -257,11 +257,11 @@ fn wanted_address(config: &Config) -> Result<Option<SocketAddr>, String> {
     let Some(listen) = &config.listen else { return Ok(None) };
     let address: SocketAddr = listen
         .parse()
-        .map_err(|_| format!("`listen` is {listen:?}; write an address and a port, like \"127.0.0.1:8643\""))?;
+        .map_err(|_| format!("`listen` is {listen:?}; use an address and a port, like \"127.0.0.1:8643\""))?;
     if !address.ip().is_loopback() && config.allowed_hosts.is_empty() {
         return Err(format!(
-            "`listen` {address} can be reached from other machines, but no name is allowed; set `allowed_hosts` to \
-             the names under which the page is opened, or listen on 127.0.0.1"
+            "`listen` {address} is reachable from other machines, but `allowed_hosts` is empty; set `allowed_hosts` \
+             to the host names of the page, or listen on 127.0.0.1"
         ));
     }
     Ok(Some(address))

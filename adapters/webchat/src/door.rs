@@ -171,16 +171,16 @@ pub(crate) async fn guard(State(link): State<Arc<Connection>>, request: Request,
 
 fn refused(door: Option<&Door>, session: Option<Session>, request: &Request) -> Option<Response> {
     let Some(door) = door else {
-        return Some(refusal(StatusCode::SERVICE_UNAVAILABLE, "the page is being closed"));
+        return Some(refusal(StatusCode::SERVICE_UNAVAILABLE, "the page is shutting down"));
     };
     if !door.knows_host(request.headers()) {
-        return Some(refusal(StatusCode::FORBIDDEN, "this page is not served under that name; set `allowed_hosts`"));
+        return Some(refusal(StatusCode::FORBIDDEN, "this host name is not allowed; add it to `allowed_hosts`"));
     }
     let path = request.uri().path();
     let is_data = path.starts_with("/api/") || path.starts_with("/files/");
     // A link from any site may open the page itself.
     if (is_data || request.method() != Method::GET) && !door.knows_origin(request.method(), request.headers()) {
-        return Some(refusal(StatusCode::FORBIDDEN, "another site may not talk to this page"));
+        return Some(refusal(StatusCode::FORBIDDEN, "requests from other sites are not allowed"));
     }
     if session.is_some()
         && let Some(caller) = request.extensions().get::<Caller>()

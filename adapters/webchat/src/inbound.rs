@@ -50,13 +50,13 @@ impl Said {
     fn check(&self) -> Result<(), CallError> {
         let refuse = |why: &str| Err(CallError::new("invalid", why));
         if !is_id(&self.id) {
-            return refuse("the message's id is no id");
+            return refuse("the id of the message is invalid");
         }
         if self.text.len() > MESSAGE_BYTES_MAX {
-            return refuse("the message is longer than 256 KiB; send it as a file");
+            return refuse("the message exceeds 256 KiB; send it as a file");
         }
         if self.files.len() > FILES_MAX {
-            return refuse("a message takes at most 10 files");
+            return refuse("a message can have at most 10 files");
         }
         if self.text.trim().is_empty() && self.files.is_empty() {
             return refuse("the message is empty");
@@ -79,7 +79,7 @@ impl Pressed {
     fn event(&self, conversation: &str, chat: Chat, now_ms: i64) -> Result<Event, CallError> {
         let Self { entry, ask, option } = self;
         if [ask, option, entry].iter().any(|word| word.is_empty() || word.len() > 64) {
-            return Err(CallError::new("invalid", "the choice names no question"));
+            return Err(CallError::new("invalid", "the choice has no question"));
         }
         // A colon within a word is written otherwise, so that two presses never have one name.
         let named = [entry, ask, option].map(|word| word.replace('%', "%25").replace(':', "%3A")).join(":");
@@ -124,7 +124,7 @@ pub(crate) async fn say(link: &Arc<Connection>, conversation: &str, said: Said) 
     let line = known(link, conversation).await?;
     let uploads = link
         .uploads(conversation, &said.files)
-        .ok_or_else(|| CallError::new("not_found", "a file of this message is not here any more; add it again"))?;
+        .ok_or_else(|| CallError::new("not_found", "a file of this message is no longer available; attach it again"))?;
     let now_ms = link.host.now_ms();
     let mut event = said.event(conversation, chat(link, &line), now_ms);
     let command = event.addressed.command;
@@ -205,7 +205,7 @@ pub(crate) async fn rename(link: &Arc<Connection>, conversation: &str, title: &s
     // Without a session, or if the host does not rename, the page stores the title.
     let kept = named.unwrap_or(title);
     let changed = link.log.change(conversation, |line| line.title = kept).await?;
-    let changed = changed.ok_or_else(|| CallError::new("not_found", "there is no such conversation"))?;
+    let changed = changed.ok_or_else(|| CallError::new("not_found", "this conversation does not exist"))?;
     sessions::refresh(link).await;
     outbound::tell_conversation(link, &changed);
     Ok(changed)
@@ -217,7 +217,7 @@ pub(crate) fn clean_title(title: &str) -> Result<String, CallError> {
     let mut title: String = title.chars().take(crate::log::TITLE_CHARS_MAX).collect();
     title.truncate(title.trim_end().len());
     if title.is_empty() {
-        return Err(CallError::new("invalid", "a title needs at least one letter"));
+        return Err(CallError::new("invalid", "a title needs at least one visible character"));
     }
     Ok(title)
 }
@@ -263,7 +263,7 @@ pub(crate) async fn resume(
                 return Ok(answer);
             }
             // The channel closes only when the adapter ends.
-            news.changed().await.map_err(|_| CallError::new("unavailable", "the page is being closed"))?;
+            news.changed().await.map_err(|_| CallError::new("unavailable", "the page is shutting down"))?;
         }
     };
     match tokio::time::timeout(RESUMED_WITHIN, answer).await {
@@ -285,14 +285,14 @@ async fn known(link: &Connection, conversation: &str) -> Result<Conversation, Ca
     link.log
         .conversation(conversation)
         .await
-        .ok_or_else(|| CallError::new("not_found", "there is no such conversation"))
+        .ok_or_else(|| CallError::new("not_found", "this conversation does not exist"))
 }
 
 async fn emit(link: &Connection, event: &Event) -> Result<i64, CallError> {
     match link.host.emit(event).await? {
         Emitted::New { inbox_id } => Ok(inbox_id),
         Emitted::Duplicate { duplicate_of } => Ok(duplicate_of),
-        _ => Err(CallError::new("unavailable", "the host answered with a word of a later version")),
+        _ => Err(CallError::new("unavailable", "the host sent an unknown answer of a later version")),
     }
 }
 

@@ -95,7 +95,7 @@ impl Adapter for Webchat {
         delivery: idempotent,
         liveness: { interval_s: 60 },
         platform_hint: "You are talking on a web page. Markdown is rendered: headings, lists, tables, code with a copy button.",
-        home_channel_help: "\"inbox\", which the page always has, or the title of a conversation that is there",
+        home_channel_help: "\"inbox\", which always exists, or the title of an existing conversation",
     };
 
     type Config = Config;

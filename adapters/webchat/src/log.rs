@@ -183,7 +183,7 @@ impl Log {
         let mut state = self.state.lock().await;
         if let Some(text) = self.host.kv().get("index").await? {
             state.index = serde_json::from_str(&text).map_err(|error| {
-                CallError::new("invalid", format!("the kept list of conversations cannot be read: {error}"))
+                CallError::new("invalid", format!("the stored list of conversations cannot be read: {error}"))
             })?;
         }
         state.tails.clear();
@@ -271,7 +271,7 @@ impl Log {
     pub(crate) async fn append(&self, conversation: &str, entry: Entry) -> Result<Entry, CallError> {
         let mut state = self.state.lock().await;
         let Some(at) = state.index.conversations.iter().position(|c| c.id == conversation) else {
-            return Err(CallError::new("not_found", "there is no such conversation"));
+            return Err(CallError::new("not_found", "this conversation does not exist"));
         };
         let (first, last) = {
             let c = &state.index.conversations[at];
@@ -326,7 +326,7 @@ impl Log {
     pub(crate) async fn copy(&self, conversation: &str, entries: Vec<Entry>) -> Result<(), CallError> {
         let mut state = self.state.lock().await;
         let Some(at) = state.index.conversations.iter().position(|c| c.id == conversation) else {
-            return Err(CallError::new("not_found", "there is no such conversation"));
+            return Err(CallError::new("not_found", "this conversation does not exist"));
         };
         let mut pages = vec![Page::default()];
         for record in entries.iter().flat_map(records) {

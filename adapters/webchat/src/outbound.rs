@@ -20,10 +20,10 @@ const REGISTERED_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) async fn send(link: &Arc<Connection>, message: Outgoing) -> SendOutcome {
     let conversation = message.chat.id.clone();
     if message.chat.kind != ChatType::Dm || !is_id(&conversation) {
-        return SendOutcome::refused(RefusalKind::Invalid, "the chat is none of this page's");
+        return SendOutcome::refused(RefusalKind::Invalid, "the chat does not belong to this page");
     }
     let Some(markdown) = is_markdown(&message.format) else {
-        return SendOutcome::refused(RefusalKind::BadFormat, "this page shows markdown and plain text");
+        return SendOutcome::refused(RefusalKind::BadFormat, "this page supports only markdown and plain text");
     };
     let at_ms = link.host.now_ms();
     let title = message
@@ -66,7 +66,7 @@ pub(crate) async fn send(link: &Arc<Connection>, message: Outgoing) -> SendOutco
 /// Edits a message. A message without choices loses its buttons.
 pub(crate) async fn edit(link: &Arc<Connection>, message: SentMessage, outgoing: Outgoing) -> SendOutcome {
     let Some(markdown) = is_markdown(&outgoing.format) else {
-        return SendOutcome::refused(RefusalKind::BadFormat, "this page shows markdown and plain text");
+        return SendOutcome::refused(RefusalKind::BadFormat, "this page supports only markdown and plain text");
     };
     let conversation = message.chat.id;
     if link.log.conversation(&conversation).await.is_none() {
@@ -88,9 +88,7 @@ pub(crate) async fn edit(link: &Arc<Connection>, message: SentMessage, outgoing:
             link.live.entry(&conversation, Ends::Nothing, &shown(&conversation, &entry));
             SendOutcome::delivered(entry.id, link.host.now_ms())
         }
-        Ok(None) => {
-            SendOutcome::refused(RefusalKind::TooLong, "the message is too old or too long to be changed in place")
-        }
+        Ok(None) => SendOutcome::refused(RefusalKind::TooLong, "the message is too old or too long to be edited"),
         Err(error) => not_kept(&error),
     }
 }
@@ -102,9 +100,9 @@ pub(crate) async fn turn_event(
     seq: u64,
     event: TurnEvent,
 ) -> Result<(), CallError> {
-    let conversation = conversation_of(link, inbox_id)
-        .await
-        .ok_or_else(|| CallError::new("not_found", format!("event {inbox_id} is of no conversation here")))?;
+    let conversation = conversation_of(link, inbox_id).await.ok_or_else(|| {
+        CallError::new("not_found", format!("event {inbox_id} does not belong to a conversation of this page"))
+    })?;
     if matches!(event, TurnEvent::Metadata { .. } | TurnEvent::Done { .. } | TurnEvent::Error { .. }) {
         link.sessions.stir();
     }
@@ -195,5 +193,5 @@ fn not_kept(error: &CallError) -> SendOutcome {
     if error.code == "not_found" {
         return SendOutcome::refused(RefusalKind::ChatGone, "the conversation was deleted");
     }
-    SendOutcome::not_sent(None, WaitScope::Instance, format!("the conversation cannot be kept: {error}"))
+    SendOutcome::not_sent(None, WaitScope::Instance, format!("the conversation cannot be saved: {error}"))
 }

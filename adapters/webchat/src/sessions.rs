@@ -147,7 +147,7 @@ pub(crate) async fn refresh(link: &Arc<Connection>) {
         Ok(told) => told,
         Err(error) => {
             // The cache stays valid until the host replies again.
-            tracing::debug!(code = error.code, "the host tells of no sessions: {error}");
+            tracing::debug!(code = error.code, "list of sessions is not available: {error}");
             return;
         }
     };
@@ -161,7 +161,7 @@ pub(crate) async fn refresh(link: &Arc<Connection>) {
         let id = session.as_ref().map(|session| session.id.clone());
         let moved = line.session != id;
         if moved && let Err(error) = keep_session(link, line, id).await {
-            tracing::warn!(conversation = line.id, "where a conversation goes on cannot be kept: {error}");
+            tracing::warn!(conversation = line.id, "the session of a conversation cannot be saved: {error}");
         }
         let title = |session: &Option<Session>| session.as_ref().and_then(|session| session.title.clone());
         if (moved || title(&session) != title(&former))
@@ -198,7 +198,7 @@ async fn beyond<'a>(
             Ok(session) => told.push(session),
             Err(error) if error.code == "not_found" => {}
             Err(error) => {
-                tracing::debug!(code = error.code, session = id, "the host does not tell of a session: {error}");
+                tracing::debug!(code = error.code, session = id, "session is not available: {error}");
                 told.extend(former.clone());
                 unsure.push(line.id.as_str());
             }
@@ -313,7 +313,7 @@ async fn entries(link: &Connection, id: &str) -> Result<Vec<Entry>, CallError> {
 pub(crate) async fn go_on(link: &Arc<Connection>, id: &str) -> Result<Conversation, CallError> {
     let _going_on = link.sessions.going_on.lock().await;
     refresh(link).await;
-    let missing = || CallError::new("not_found", "there is no such conversation any more");
+    let missing = || CallError::new("not_found", "this conversation no longer exists");
     let session = link.sessions.one(id).ok_or_else(missing)?;
     for chat in &session.chats {
         if let Some(line) = link.log.conversation(&chat.id).await {
@@ -329,7 +329,7 @@ pub(crate) async fn go_on(link: &Arc<Connection>, id: &str) -> Result<Conversati
     refresh(link).await;
     if let Err(error) = led.and_then(|refused| match link.sessions.of(&line.id) {
         Some(_) => Ok(()),
-        None => Err(CallError::new("refused", refused.unwrap_or_else(|| "the host did not go on with it".to_owned()))),
+        None => Err(CallError::new("refused", refused.unwrap_or_else(|| "the host did not continue it".to_owned()))),
     }) {
         link.log.delete(&line.id).await?;
         link.live.forget(&line.id);
@@ -373,7 +373,7 @@ pub(crate) async fn commands(link: &Connection) -> Option<Vec<CommandInfo>> {
     let mut commands: Vec<CommandInfo> = match ask(link, host_method::COMMANDS_LIST, json!({})).await {
         Ok(commands) => commands,
         Err(error) => {
-            tracing::debug!(code = error.code, "the host does not say who may run what: {error}");
+            tracing::debug!(code = error.code, "list of commands is not available: {error}");
             return None;
         }
     };

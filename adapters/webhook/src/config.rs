@@ -211,7 +211,7 @@ impl Shared {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(is_name) {
             return Err(format!(
-                "{} cannot be called so; use up to {NAME_CHARS_MAX} of A-Z, a-z, 0-9, - and _",
+                "{} has an invalid name; use up to {NAME_CHARS_MAX} characters of A-Z, a-z, 0-9, - and _",
                 place()
             ));
         }
@@ -228,7 +228,9 @@ impl Shared {
         }
         let filter = match &route.filters {
             None => None,
-            Some(filters) => Some(Filter::read(filters).map_err(|why| format!("{} has filters {why}", place()))?),
+            Some(filters) => {
+                Some(Filter::read(filters).map_err(|why| format!("{} has invalid filters: {why}", place()))?)
+            }
         };
         let age_s_max = route.age_s_max.unwrap_or(self.age_s_max);
         let replay_s = route.replay_s.unwrap_or(self.replay_s);
@@ -240,8 +242,8 @@ impl Shared {
         within(&place(), "replay_s", replay_s, &REPLAYS_S)?;
         if replay_s < 2 * age_s_max {
             return Err(format!(
-                "{} forgets calls (replay_s = {replay_s}) while their signatures are good (age_s_max = {age_s_max}); \
-                 choose a replay_s of {} or more",
+                "{} forgets calls (replay_s = {replay_s}) while their signatures are still valid (age_s_max = \
+                 {age_s_max}); set replay_s to {} or more",
                 place(),
                 2 * age_s_max
             ));
@@ -249,8 +251,8 @@ impl Shared {
         let marks_s = u64::try_from(MARKS_MAX).unwrap_or(u64::MAX) * 60 / u64::from(rate_per_minute);
         if replay_s > marks_s {
             return Err(format!(
-                "{} cannot remember {rate_per_minute} calls a minute for {replay_s} s; choose a replay_s of at most \
-                 {marks_s} (and an age_s_max of at most half of it), or a smaller rate_per_minute",
+                "{} cannot remember {rate_per_minute} calls per minute for {replay_s} s; set replay_s to at most \
+                 {marks_s} (and age_s_max to at most half of it), or lower rate_per_minute",
                 place()
             ));
         }
@@ -288,7 +290,7 @@ fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form
     let scheme = Scheme::read(&route.signature);
     if named.is_none() && scheme.is_none() {
         return Err(format!(
-            "{place} has a `signature` that is none; write auto, github, gitlab, standard, v2 or v1, or a service: {}",
+            "{place} has an invalid `signature`; use auto, github, gitlab, standard, v2 or v1, or a service: {}",
             forms::names()
         ));
     }
@@ -308,7 +310,7 @@ fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form
         },
         _ => {
             return Err(format!(
-                "{place} has `{key}` beside signature = {:?}, which says it already; remove one of them",
+                "{place} has `{key}` in addition to signature = {:?}, which already defines it; remove one of them",
                 route.signature
             ));
         }
@@ -317,10 +319,10 @@ fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form
         let name = value.as_deref().unwrap_or(default).trim().to_ascii_lowercase();
         match axum::http::HeaderName::from_bytes(name.as_bytes()) {
             Ok(_) => Ok(name.into()),
-            Err(_) => Err(format!("{place} needs the name of a header in `{key}`, like \"x-signature\"")),
+            Err(_) => Err(format!("{place} has an invalid header name in `{key}`; use a name like \"x-signature\"")),
         }
     };
-    let word = |key: &str, words: &str| format!("{place} has a `{key}` that is none; write {words}");
+    let word = |key: &str, words: &str| format!("{place} has an invalid `{key}`; use {words}");
     let message = match &route.signature_scheme {
         Some(text) => Message::read(text).ok_or_else(|| word("signature_scheme", Message::WORDS))?,
         None => base.message,
@@ -332,7 +334,7 @@ fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form
     let has_time_header = matches!(message, Message::Slack | Message::Timestamp);
     if !has_time_header && route.timestamp_header.is_some() {
         return Err(format!(
-            "{place} has a `timestamp_header`, and no time is signed; write signature_scheme = \"timestamp\""
+            "{place} has a `timestamp_header`, but its signature covers no time; set signature_scheme = \"timestamp\""
         ));
     }
     let time_default = if base.time_header.is_empty() { TIMESTAMP_HEADER } else { &base.time_header };
@@ -364,14 +366,14 @@ pub fn check(config: &Config) -> Result<BTreeMap<String, Route>, String> {
     }
     if config.routes.is_empty() && config.routes_dir.is_none() {
         return Err(
-            "there is no route; write [adapter.webhook.routes.NAME] with a secret, or name a `routes_dir`".to_owned()
+            "no routes are configured; add [adapter.webhook.routes.NAME] with a secret, or set `routes_dir`".to_owned()
         );
     }
     if config.routes.len() > ROUTES_MAX {
-        return Err(format!("there are {} routes; at most {ROUTES_MAX}", config.routes.len()));
+        return Err(format!("{} routes are configured; the limit is {ROUTES_MAX}", config.routes.len()));
     }
     if let Some(path) = config.routes_dir.as_ref().filter(|path| !path.is_absolute()) {
-        return Err(format!("`routes_dir` is {}; write it as an absolute path", path.display()));
+        return Err(format!("`routes_dir` is {}; use an absolute path", path.display()));
     }
     config.routes.iter().map(|(name, route)| Ok((name.clone(), shared.route(name, route)?))).collect()
 }
@@ -379,9 +381,9 @@ pub fn check(config: &Config) -> Result<BTreeMap<String, Route>, String> {
 /// Returns the listen address from `listen` and `port`.
 pub fn address(config: &Config) -> Result<SocketAddr, String> {
     let listen = config.listen.trim().replace("localhost:", "127.0.0.1:");
-    let mut address: SocketAddr = listen.parse().map_err(|_| {
-        format!("`listen` is {:?}; write an address and a port, like \"127.0.0.1:8644\"", config.listen)
-    })?;
+    let mut address: SocketAddr = listen
+        .parse()
+        .map_err(|_| format!("`listen` is {:?}; use an address and a port, like \"127.0.0.1:8644\"", config.listen))?;
     if let Some(port) = config.port {
         address.set_port(port);
     }
@@ -394,18 +396,18 @@ fn secrets(one: Option<&String>, more: &[String]) -> Vec<String> {
 }
 
 fn check_secrets(place: &str, secrets: &[String]) -> Result<(), String> {
-    const MAKE: &str = "make one with `openssl rand -hex 32`";
+    const MAKE: &str = "generate one with `openssl rand -hex 32`";
     if secrets.is_empty() {
-        return Err(format!("{place} has no secret, and without one anybody could call it; {MAKE}"));
+        return Err(format!("{place} has no secret, so anyone could call it; {MAKE}"));
     }
     if secrets.len() > SECRETS_MAX {
-        return Err(format!("{place} has {} secrets; at most {SECRETS_MAX}", secrets.len()));
+        return Err(format!("{place} has {} secrets; the limit is {SECRETS_MAX}", secrets.len()));
     }
     if secrets.iter().any(|secret| secret == NO_AUTH) {
-        return Err(format!("{place} is to be open to anybody ({NO_AUTH}), which is not served here; {MAKE}"));
+        return Err(format!("{place} disables authentication ({NO_AUTH}), which is not supported; {MAKE}"));
     }
     if secrets.iter().any(|secret| secret.chars().count() < SECRET_CHARS_MIN) {
-        return Err(format!("{place} has a secret of less than {SECRET_CHARS_MIN} characters; {MAKE}"));
+        return Err(format!("{place} has a secret with fewer than {SECRET_CHARS_MIN} characters; {MAKE}"));
     }
     Ok(())
 }
@@ -415,7 +417,7 @@ fn check_coded(place: &str, secrets: &[String]) -> Result<(), String> {
     let is_weak = |secret: &String| standard_keys(secret).iter().all(|key| key.len() < KEY_BYTES_MIN);
     if secrets.iter().any(|secret| secret.starts_with(WHSEC) && is_weak(secret)) {
         return Err(format!(
-            "{place} has a secret that begins with {WHSEC} and is no base64 of {KEY_BYTES_MIN} bytes or more; copy all of it"
+            "{place} has a secret that begins with {WHSEC} but is not base64 of {KEY_BYTES_MIN} bytes or more; copy the whole secret"
         ));
     }
     Ok(())
@@ -437,15 +439,15 @@ fn within<T: PartialOrd + std::fmt::Display>(
 fn deliver(place: &str, route: &RouteConfig) -> Result<Deliver, String> {
     let to = route.deliver.trim();
     match to {
-        "log" | "" | "local" | "origin" if route.deliver_only => Err(format!(
-            "{place} is to deliver its text itself (deliver_only), and only to the log; name a target in `deliver`"
-        )),
+        "log" | "" | "local" | "origin" if route.deliver_only => {
+            Err(format!("{place} has deliver_only, but delivers only to the log; set a target in `deliver`"))
+        }
         "log" | "" | "local" | "origin" => Ok(Deliver::answer_to("local").ending()),
         "github_comment" => Err(format!(
-            "{place} has deliver = \"github_comment\", which this adapter does not write; let the agent comment with a tool of its own, and deliver what it says to a chat or the log"
+            "{place} has deliver = \"github_comment\", which is not supported; let the agent comment with a tool, and deliver its answer to a chat or the log"
         )),
         target if target.contains('{') => Err(format!(
-            "{place} has deliver = {target:?}; a payload cannot choose where its answer goes, so write a target without braces"
+            "{place} has deliver = {target:?}; a payload cannot choose the target of its answer, so use a target without braces"
         )),
         target if route.deliver_only => Ok(Deliver::text_to(target)),
         target => Ok(Deliver::answer_to(target).ending()),

@@ -28,15 +28,17 @@ const FORGET_EVERY: Duration = Duration::from_secs(3_600);
 
 /// Binds the listener.
 pub async fn open(door: &Door) -> Result<TcpListener, ConnectError> {
-    let wanted = door.address.clone().map_err(|why| ConnectError::fatal(why, "mend the section"))?;
+    let wanted = door.address.clone().map_err(|why| ConnectError::fatal(why, "correct the section of the instance"))?;
     if let Some(path) = door.routes.missing() {
         return Err(ConnectError::fatal(
-            format!("`routes_dir` is {}, and there is no such folder", path.display()),
-            format!("make it with `mkdir -m 700 {}`, or leave the key out", path.display()),
+            format!("`routes_dir` is {}, which does not exist", path.display()),
+            format!("create it with `mkdir -m 700 {}`, or remove the key", path.display()),
         ));
     }
     let listener = serve::bind("listen", &[wanted]).await?;
-    let address = listener.local_addr().map_err(|error| ConnectError::retry(format!("the port is gone: {error}")))?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| ConnectError::retry(format!("the port is not available any more: {error}")))?;
     let label = match door.routes.count() {
         1 => "Webhooks (1 route)".to_owned(),
         count => format!("Webhooks ({count} routes)"),
@@ -64,7 +66,7 @@ async fn look(door: &Door) -> Infallible {
         if swept.is_none_or(|at| at.elapsed() >= FORGET_EVERY) {
             swept = Some(Instant::now());
             if let Err(error) = replay::forget_gone(&door.host, |name| door.routes.has(name)).await {
-                tracing::warn!(%error, "what is kept of routes that are gone stays for now");
+                tracing::warn!(%error, "stored data of removed routes cannot be deleted");
             }
         }
     }

@@ -108,15 +108,17 @@ pub fn router(door: Arc<Door>) -> Router {
     Router::new()
         .route("/health", get(async || Json(json!({ "status": "ok", "platform": "hermes-host" }))))
         .route("/webhooks/{route}", post(enter))
-        .fallback(async || refused(StatusCode::NOT_FOUND, "there is nothing at this path"))
-        .method_not_allowed_fallback(async || refused(StatusCode::METHOD_NOT_ALLOWED, "this path has another method"))
+        .fallback(async || refused(StatusCode::NOT_FOUND, "unknown path"))
+        .method_not_allowed_fallback(async || {
+            refused(StatusCode::METHOD_NOT_ALLOWED, "this path does not support the method")
+        })
         .with_state(door)
 }
 
 async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request: Request<Body>) -> Response {
     let Some(route) = door.routes.find(&name).await else {
         let name: String = name.chars().take(ROUTE_CHARS_SAID).collect();
-        log_refused(&door.astray, &format!("{name:?}"), "there is no such route", door.host.now_ms());
+        log_refused(&door.astray, &format!("{name:?}"), "unknown route", door.host.now_ms());
         return unsigned();
     };
     let (parts, body) = request.into_parts();
@@ -142,11 +144,11 @@ async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request:
     }
     log_recognised(&memory.recognised, &route.name, &parts.headers);
     if !route.enabled {
-        return refused(StatusCode::FORBIDDEN, "this route is switched off");
+        return refused(StatusCode::FORBIDDEN, "this route is disabled");
     }
     door.host.proved();
     let Some(said) = payload::read(&parts.headers, &body) else {
-        return refused(StatusCode::BAD_REQUEST, "the body is neither JSON nor a form");
+        return refused(StatusCode::BAD_REQUEST, "the body must be JSON or a form");
     };
     let names = signature::names(&signed, &parts.headers, &body, now_ms, route.replay_s);
     let call = Call {
@@ -165,7 +167,7 @@ async fn enter(State(door): State<Arc<Door>>, Path(name): Path<String>, request:
         return ignored("empty", &call);
     }
     let Ok(place) = Arc::clone(&door.handing).try_acquire_owned() else {
-        return later(&CallError::new("busy", "too many calls are on their way to the host"));
+        return later(&CallError::new("busy", "too many calls are waiting for the host"));
     };
     let event = event(&route, &names, text);
     drop(room);
@@ -180,7 +182,7 @@ async fn read(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(Bytes, OwnedSemaphorePermit), Response> {
-    let too_large = || refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this route takes");
+    let too_large = || refused(StatusCode::PAYLOAD_TOO_LARGE, "the body exceeds the limit of this route");
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|bytes| bytes > route.body_bytes_max) {
         return Err(too_large());
@@ -188,12 +190,12 @@ async fn read(
     let bytes = announced.unwrap_or(route.body_bytes_max);
     let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
     let Ok(room) = Arc::clone(&door.reading).try_acquire_many_owned(kib) else {
-        return Err(later(&CallError::new("busy", "too much is being read at once")));
+        return Err(later(&CallError::new("busy", "too many bodies are being read")));
     };
     match timeout(BODY_TIMEOUT, to_bytes(body, route.body_bytes_max)).await {
         Ok(Ok(body)) => Ok((body, room)),
         Ok(Err(_)) => Err(too_large()),
-        Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
+        Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
     }
 }
 
@@ -278,7 +280,7 @@ impl Handing {
             memory.rate().give_back();
             return duplicate(&self.id);
         }
-        tracing::info!(route = route.name, event = self.about, id = self.id, "a call was taken");
+        tracing::info!(route = route.name, event = self.about, id = self.id, "call accepted");
         let words = json!({ "status": "accepted", "route": route.name, "event": self.about, "delivery_id": self.id });
         said(StatusCode::ACCEPTED, words)
     }
@@ -288,15 +290,19 @@ impl Handing {
 async fn take(handing: Handing) -> Response {
     match timeout(EMIT_TIMEOUT, tokio::spawn(handing.over())).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(_)) => later(&CallError::new("unavailable", "the adapter ends")),
+        Ok(Err(_)) => later(&CallError::new("unavailable", "the adapter is shutting down")),
         // The emit continues; a repeated call is answered as a duplicate.
-        Err(_) => later(&CallError::new("unavailable", "the host takes too long")),
+        Err(_) => later(&CallError::new("unavailable", "the host did not answer in time")),
     }
 }
 
 fn too_many(route: &Route, wait_s: u64) -> Response {
-    tracing::warn!(route = route.name, per_minute = route.rate_per_minute, "too many calls; one is not taken");
-    let answer = refused(StatusCode::TOO_MANY_REQUESTS, "this route takes no more calls for now");
+    tracing::warn!(
+        route = route.name,
+        per_minute = route.rate_per_minute,
+        "call rejected: rate limit of the route exceeded"
+    );
+    let answer = refused(StatusCode::TOO_MANY_REQUESTS, "the rate limit of this route is exceeded; try again later");
     ([(RETRY_AFTER, wait_s.to_string())], answer).into_response()
 }
 
@@ -304,8 +310,8 @@ fn too_many(route: &Route, wait_s: u64) -> Response {
 fn not_taken(error: &CallError) -> Response {
     match error.code.as_str() {
         "invalid" | "too_large" => {
-            tracing::warn!(%error, "a call is none that the host can take");
-            refused(StatusCode::UNPROCESSABLE_ENTITY, "the host cannot take what this call says")
+            tracing::warn!(%error, "call rejected: the host does not accept its content");
+            refused(StatusCode::UNPROCESSABLE_ENTITY, "the host does not accept the content of this call")
         }
         _ => later(error),
     }
@@ -325,8 +331,8 @@ fn duplicate(id: &str) -> Response {
 }
 
 fn later(error: &CallError) -> Response {
-    tracing::warn!(%error, "a call was not taken; its sender is asked to call again");
-    let answer = refused(StatusCode::SERVICE_UNAVAILABLE, "it cannot be taken for now; call again");
+    tracing::warn!(%error, "call not stored; asking the sender to retry");
+    let answer = refused(StatusCode::SERVICE_UNAVAILABLE, "the call cannot be accepted now; try again later");
     ([(RETRY_AFTER, AGAIN_AFTER_S.to_string())], answer).into_response()
 }
 
@@ -357,9 +363,9 @@ fn headers_named(headers: &HeaderMap) -> String {
     let names = headers.keys().map(axum::http::HeaderName::as_str).filter(|name| !USUAL.contains(name));
     let names: Vec<String> = names.take(NAMES_MAX).map(|name| name.chars().take(ROUTE_CHARS_SAID).collect()).collect();
     match names.is_empty() {
-        true => "it has no header of its own".to_owned(),
+        true => "it has no custom header".to_owned(),
         false => format!(
-            "its headers are {}; name the one of the signature in `signature_header` of the route",
+            "its headers are {}; set `signature_header` of the route to the one with the signature",
             names.join(", ")
         ),
     }
@@ -375,7 +381,7 @@ fn log_recognised(known: &Mutex<BTreeSet<String>>, route: &str, headers: &Header
     let names: String = names.join(", ").chars().take(ROUTE_CHARS_SAID).collect();
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     if known.len() < KNOWN_MAX && known.insert(names.clone()) {
-        tracing::info!(route, headers = names, "the signature of a sender is recognised");
+        tracing::info!(route, headers = names, "signature of a sender recognised");
     }
 }
 
@@ -385,7 +391,7 @@ fn log_refused(refused: &Mutex<Refused>, route: &str, why: &str, now_ms: i64) {
     if now_ms.saturating_sub(refused.logged_ms) >= REFUSED_LOG_MS {
         let calls = std::mem::take(&mut refused.since);
         refused.logged_ms = now_ms;
-        tracing::warn!(route, calls, "a call is refused: {why}");
+        tracing::warn!(route, calls, "call rejected: {why}");
     }
 }
 

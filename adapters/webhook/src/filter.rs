@@ -110,17 +110,17 @@ fn list(items: &[Value], depth: usize) -> Result<Vec<Filter>, String> {
 
 fn condition(value: &Value, depth: usize) -> Result<Filter, String> {
     const SHAPE: &str =
-        "write { field = \"payload.action\", equals = \"opened\" }, or all, any or not around such conditions";
+        "use { field = \"payload.action\", equals = \"opened\" }, or all, any or not around such conditions";
     if depth > DEPTH_MAX {
-        return Err(format!("that stand more than {DEPTH_MAX} deep in each other"));
+        return Err(format!("the conditions are nested more than {DEPTH_MAX} levels deep"));
     }
     let Value::Object(table) = value else {
-        return Err(format!("with something that is no condition ({value}); {SHAPE}"));
+        return Err(format!("{value} is not a condition; {SHAPE}"));
     };
     let of = |key: &str| table.get(key);
     let items = |key: &str| match of(key) {
         Some(Value::Array(items)) => Ok(items),
-        _ => Err(format!("where `{key}` is no list")),
+        _ => Err(format!("`{key}` must be a list")),
     };
     if let (1, Some(key)) = (table.len(), table.keys().next()) {
         match key.as_str() {
@@ -131,11 +131,11 @@ fn condition(value: &Value, depth: usize) -> Result<Filter, String> {
         }
     }
     let Some(field) = of("field").and_then(Value::as_str).map(str::trim).filter(|field| !field.is_empty()) else {
-        return Err(format!("with a condition that names no field ({value}); {SHAPE}"));
+        return Err(format!("the condition {value} has no field; {SHAPE}"));
     };
     let mut tests = table.iter().filter(|(key, _)| *key != "field");
     let (Some((key, wanted)), None) = (tests.next(), tests.next()) else {
-        return Err(format!("where the condition of {field:?} says not exactly one thing; {SHAPE}"));
+        return Err(format!("the condition of {field:?} must have exactly one test; {SHAPE}"));
     };
     let test = match (key.as_str(), wanted) {
         ("exists", Value::Bool(wanted)) => Test::Exists(*wanted),
@@ -147,7 +147,7 @@ fn condition(value: &Value, depth: usize) -> Result<Filter, String> {
         ("regex", Value::String(pattern)) => Test::Regex(Box::new(pattern_of(field, pattern)?)),
         _ => {
             return Err(format!(
-                "where {field:?} has `{key}` = {wanted}; write exists, missing, equals, not_equals, contains, in (a list) or regex (a text)"
+                "the condition of {field:?} has `{key}` = {wanted}; use exists, missing, equals, not_equals, contains, in (a list) or regex (a string)"
             ));
         }
     };
@@ -158,7 +158,7 @@ fn condition(value: &Value, depth: usize) -> Result<Filter, String> {
 fn pattern_of(field: &str, pattern: &str) -> Result<meta::Regex, String> {
     let bounds = meta::Config::new().nfa_size_limit(Some(PATTERN_BYTES_MAX));
     let built = meta::Builder::new().configure(bounds).build(pattern);
-    built.map_err(|error| format!("where the regex of {field:?} cannot be used ({error})"))
+    built.map_err(|error| format!("the regex of {field:?} is invalid ({error})"))
 }
 
 #[cfg(test)]

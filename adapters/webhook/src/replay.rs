@@ -117,7 +117,7 @@ impl Marks {
         let kept = host.kv().get(&place(route)).await?;
         let mut marks = kept.map_or_else(Self::default, |text| {
             Self::read(&text).unwrap_or_else(|| {
-                tracing::warn!(route, "what was called before cannot be read and begins anew");
+                tracing::warn!(route, "record of earlier calls cannot be read; starting with an empty one");
                 Self::default()
             })
         });
@@ -134,7 +134,7 @@ impl Marks {
         };
         let kept = kept.await;
         if let Err(error) = &kept {
-            tracing::warn!(route, %error, "that a call was there is remembered only until the next start");
+            tracing::warn!(route, %error, "record of a call cannot be saved; it is kept until the next start only");
         }
         kept.is_ok()
     }

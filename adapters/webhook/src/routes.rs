@@ -225,7 +225,7 @@ impl Routes {
                         .is_err_and(|error| error.kind() == ErrorKind::NotFound)
                 };
                 folder.files.retain(|name, _| !(is_there && is_gone(name)));
-                folder.fault = Some(format!("{why}; the routes it had go on"));
+                folder.fault = Some(format!("{why}; the previous routes stay active"));
             }
         }
         Some(folder)
@@ -235,7 +235,7 @@ impl Routes {
         let mut file = folder.files.remove(name).unwrap_or_default();
         file.stamp = stamp;
         let read = text_of(path, name).and_then(|text| {
-            let what = |error| format!("it cannot be read ({error}); what it said before goes on");
+            let what = |error| format!("it cannot be parsed ({error}); its previous routes stay active");
             serde_json::from_str::<Map<String, Value>>(&text).map_err(what)
         });
         match read {
@@ -254,9 +254,11 @@ impl Routes {
         for (name, entry) in entries {
             let elsewhere = || others.files.iter().find(|(_, file)| file.routes.contains_key(&name));
             let route = match (self.fixed.contains_key(&name), elsewhere(), room) {
-                (true, _, _) => Err(format!("route `{name}` stands in the section, too, and that one counts")),
-                (_, Some((file, _)), _) => Err(format!("route `{name}` stands in {file:?}, too, and that one counts")),
-                (_, _, 0) => Err(format!("route `{name}` is one too many (at most {ROUTES_MAX}) and is not served")),
+                (true, _, _) => Err(format!("route `{name}` is also defined in plugins.toml, which takes precedence")),
+                (_, Some((file, _)), _) => {
+                    Err(format!("route `{name}` is also defined in {file:?}, which takes precedence"))
+                }
+                (_, _, 0) => Err(format!("route `{name}` exceeds the limit of {ROUTES_MAX} routes and is not served")),
                 _ => entry_of(entry)
                     .map_err(|why| format!("route `{name}` {why}"))
                     .and_then(|entry| self.shared.route(&name, &entry))
@@ -287,7 +289,7 @@ fn stamps(path: &Path) -> Result<BTreeMap<OsString, Stamp>, String> {
         // The file was removed in the meantime.
         let Some(of) = std::fs::metadata(entry.path()).ok().filter(|of| is_ours && of.is_file()) else { continue };
         if stamps.len() == FILES_MAX {
-            return Err(format!("it holds more than {FILES_MAX} files of routes"));
+            return Err(format!("it contains more than {FILES_MAX} route files"));
         }
         stamps.insert(entry.file_name(), (of.ino(), of.size(), of.mode(), of.mtime(), of.mtime_nsec()));
     }
@@ -303,20 +305,20 @@ fn text_of(folder: &Path, name: &OsString) -> Result<String, String> {
     let (about, around) = (file.metadata().map_err(cannot)?, std::fs::metadata(folder).map_err(cannot)?);
     if around.mode() & 0o022 != 0 {
         return Err(format!(
-            "others may write to the folder, so nothing new of it counts; run `chmod 700 {}`",
+            "other users can write to the folder, so its changes are ignored; run `chmod 700 {}`",
             folder.display()
         ));
     }
     if !is_private(&about) && !is_private(&around) {
         return Err(format!(
-            "others may read it, and it holds secrets, so nothing new of it counts; run `chmod 600 {}`",
+            "other users can read its secrets, so its changes are ignored; run `chmod 600 {}`",
             path.display()
         ));
     }
     let mut text = String::new();
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(cannot)?;
     match text.len() as u64 > FILE_BYTES_MAX {
-        true => Err(format!("it is larger than {FILE_BYTES_MAX} bytes")),
+        true => Err(format!("it exceeds {FILE_BYTES_MAX} bytes")),
         false => Ok(text),
     }
 }
@@ -324,7 +326,7 @@ fn text_of(folder: &Path, name: &OsString) -> Result<String, String> {
 /// Parses an entry of a file. Files of the Python gateway contain the chat of a target in an extra key, and
 /// two keys without an effect here.
 fn entry_of(entry: Value) -> Result<RouteConfig, String> {
-    let Value::Object(mut entry) = entry else { return Err("is no object".to_owned()) };
+    let Value::Object(mut entry) = entry else { return Err("is not an object".to_owned()) };
     entry.remove("created_at");
     if entry.get("skills").is_some_and(|skills| skills.as_array().is_some_and(Vec::is_empty) || skills.is_null()) {
         entry.remove("skills");
@@ -344,13 +346,13 @@ fn entry_of(entry: Value) -> Result<RouteConfig, String> {
     }
     // An error about a secret does not contain the secret.
     if entry.get("secret").is_some_and(|secret| !secret.is_string()) {
-        return Err("has a `secret` that is no text".to_owned());
+        return Err("has a `secret` that is not a string".to_owned());
     }
     let is_texts = |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_string));
     if entry.get("secrets").is_some_and(|secrets| !is_texts(secrets)) {
-        return Err("has `secrets` that are no list of texts".to_owned());
+        return Err("has `secrets` that are not a list of strings".to_owned());
     }
-    serde_json::from_value(Value::Object(entry)).map_err(|error| format!("cannot be read ({error})"))
+    serde_json::from_value(Value::Object(entry)).map_err(|error| format!("cannot be parsed ({error})"))
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ pub fn judge(route: &Route, headers: &HeaderMap, body: &[u8], now_ms: i64) -> Re
     let is_of_body =
         matches!(scheme, Scheme::GitHub | Scheme::V1) || form.is_some_and(|form| form.message == Message::Body);
     if route.scheme == Scheme::Auto && is_of_body && is_stamped(body) {
-        return Err("its body is what another scheme signs, with a time in front");
+        return Err("its body looks like signed data of another scheme, with a leading timestamp");
     }
     if let Some(form) = form {
         return call.form(form);
@@ -114,9 +114,9 @@ struct Judged<'c> {
 }
 
 /// The reason for refusing a call without a known signature.
-pub const NO_SIGNATURE: &str = "it carries no signature that is known";
-const WRONG: &str = "its signature fits none of the secrets";
-const UNREAD: &str = "its signature cannot be read";
+pub const NO_SIGNATURE: &str = "it carries no signature of a known scheme";
+const WRONG: &str = "its signature does not match any of the secrets";
+const UNREAD: &str = "its signature cannot be parsed";
 
 impl Judged<'_> {
     fn standard(&self) -> Result<Signed, &'static str> {
@@ -207,7 +207,7 @@ impl Judged<'_> {
                 return Ok(Signed { scheme: Scheme::GitLab, id: None, id_header: "", mark: self.unkeyed() });
             }
         }
-        Err("its token is none of the secrets")
+        Err("its token does not match any of the secrets")
     }
 
     /// Returns a hash of a GitLab call, which has no signature. Without an id it is
@@ -225,15 +225,15 @@ impl Judged<'_> {
         let mut all = self.headers.get_all(name).iter();
         match (all.next(), all.next()) {
             (Some(value), None) => value.to_str().map(str::trim).map_err(|_| UNREAD),
-            (Some(_), Some(_)) => Err("a header of its signature stands there twice"),
-            (None, _) => Err("it is not signed as its route wants it"),
+            (Some(_), Some(_)) => Err("a header of its signature occurs twice"),
+            (None, _) => Err("it lacks the signature that its route requires"),
         }
     }
 
     fn is_near(&self, time: &str) -> Result<(), &'static str> {
-        let at_s: i64 = time.parse().map_err(|_| "its time cannot be read")?;
+        let at_s: i64 = time.parse().map_err(|_| "its timestamp cannot be parsed")?;
         let off = self.now_ms.div_euclid(1_000).abs_diff(at_s);
-        if off > self.route.age_s_max { Err("its time is too far from ours") } else { Ok(()) }
+        if off > self.route.age_s_max { Err("its timestamp differs too much from the current time") } else { Ok(()) }
     }
 }
 

@@ -105,7 +105,7 @@ fn one_line(text: &str) -> String {
 pub fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars_max) {
         None => text.into(),
-        Some((end, _)) => format!("{}… ({} characters more)", &text[..end], text[end..].chars().count()).into(),
+        Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()).into(),
     }
 }
 

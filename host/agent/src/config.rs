@@ -147,7 +147,7 @@ impl Default for Timeouts {
 #[non_exhaustive]
 pub enum BuildError {
     /// A key that the runtime needs is missing.
-    #[error("[agent] {key} is missing, and the {runtime} runtime needs it; {mend}")]
+    #[error("[agent] {key} is missing; the {runtime} runtime needs it: {mend}")]
     Missing {
         /// Missing key.
         key: &'static str,
@@ -157,16 +157,18 @@ pub enum BuildError {
         mend: &'static str,
     },
     /// The base URL is invalid.
-    #[error("[agent] base_url cannot be used ({why}); write something like \"https://api.openai.com/v1\"")]
+    #[error("[agent] base_url is invalid ({why}); use a URL like \"https://api.openai.com/v1\"")]
     BaseUrl {
         /// Reason.
         why: String,
     },
     /// The API key cannot be sent in a header.
-    #[error("[agent] api_key holds characters that cannot be sent; check it for a line break or a space")]
+    #[error(
+        "[agent] api_key contains characters that are not allowed in an HTTP header; check it for a line break or a space"
+    )]
     ApiKey,
     /// The HTTP client could not be created.
-    #[error("[agent] the HTTP client could not be made")]
+    #[error("[agent] the HTTP client cannot be created")]
     Client(#[source] hermes_adapter_net::ClientError),
 }
 

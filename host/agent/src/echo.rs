@@ -45,8 +45,9 @@ pub struct Echo {
 }
 
 /// Last paragraph of the first answer of a conversation, if the echo runtime was not chosen explicitly.
-pub const INTRODUCTION: &str = "(This is the echo agent: it repeats what you write, because no model is configured. Set \
-     OPENAI_API_KEY, or `base_url` and `model` below `[agent]` in plugins.toml, and start hermes-host again.)";
+pub const INTRODUCTION: &str = "(This is the echo agent: it repeats your messages because no model is configured. Set \
+     OPENAI_API_KEY, or set `base_url` and `model` in the `[agent]` section of plugins.toml, and restart \
+     hermes-host.)";
 
 impl Echo {
     /// Creates an echo runtime. `test_words` enables [`TEST_WORDS`].
@@ -158,7 +159,7 @@ impl Plan {
             End::Fail => TurnOutcome::Failed(Failure {
                 code: "runtime_failed",
                 kind: "echo",
-                sentence: "The echo runtime failed because it was asked to.".to_owned(),
+                sentence: "The echo runtime failed on request.".to_owned(),
                 detail: "test word /fail".to_owned(),
                 retryable: false,
                 partial: self.text,
@@ -202,7 +203,7 @@ fn test_word(heard: &str) -> Option<(&str, &str)> {
 /// Creates an approval for `action`. Its kind is its first word.
 fn may(action: &str, danger: Option<&str>) -> Ask {
     let kind = action.split_whitespace().next().unwrap_or_default().to_owned();
-    let why = "The echo runtime was asked to ask.".to_owned();
+    let why = "A test of the echo runtime.".to_owned();
     Ask::Approval(Approval { kind, action: action.to_owned(), why, danger: danger.map(str::to_owned) })
 }
 

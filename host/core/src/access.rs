@@ -233,10 +233,10 @@ impl AccessPolicy {
             Tier::Admin => "your id is in `admins`".to_owned(),
             Tier::User => match self.without_operator(instance) {
                 Some(listed) if view.is_listed(sender) => format!(
-                    "`allowed_users` has {listed} ids and `operators` has none; the person who runs the host adds their id to `operators`"
+                    "`allowed_users` has {listed} ids and `operators` has none; the operator of this host has to add their own id to `operators`"
                 ),
                 _ if view.is_listed(sender) => "your id is in `allowed_users`".to_owned(),
-                _ => "you were admitted by pairing, a role, a group or `allow_all`".to_owned(),
+                _ => "you have access through pairing, a role, a group or `allow_all`".to_owned(),
             },
         }
     }
@@ -270,11 +270,11 @@ impl AccessPolicy {
         } else if !is_dm(&event.chat.kind) {
             Denial::Silent { why: "not allowed in this chat" }
         } else if event.sender.is_bot {
-            Denial::Silent { why: "a bot that is not allowed" }
+            Denial::Silent { why: "bot without permission" }
         } else if view.has_allow_list() {
-            Denial::Unlisted { why: "not on the list" }
+            Denial::Unlisted { why: "not on the allow list" }
         } else if strangers == Strangers::Ignore {
-            Denial::Unlisted { why: "strangers are ignored" }
+            Denial::Unlisted { why: "unknown senders are ignored" }
         } else {
             Denial::Stranger
         }

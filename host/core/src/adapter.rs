@@ -99,7 +99,7 @@ pub enum AdapterChange {
 
 /// An invalid transition, which is a bug of this host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an adapter that is {} cannot take {change:?}", .state.word())]
+#[error("the adapter state {} does not allow {change:?}", .state.word())]
 pub struct Impossible {
     /// State of the adapter before the change.
     pub state: AdapterState,
@@ -223,7 +223,7 @@ impl AdapterState {
             Self::Degraded { duty, .. } => Some(duty),
             Self::Starting { reason, .. } => reason.as_deref(),
             Self::Reconnecting { reason, .. } | Self::Failed { reason, .. } => Some(reason),
-            Self::Stuck => Some("did not end by its deadline"),
+            Self::Stuck => Some("did not stop before the deadline"),
             _ => None,
         }
     }

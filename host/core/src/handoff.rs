@@ -26,7 +26,7 @@ pub const CLAIMS_MAX: u32 = 2;
 pub const INTERRUPTED_TWICE: &str = "interrupted twice";
 
 /// Reason of a failed handoff: no host claimed it while the requester waited.
-pub const NOT_TAKEN_UP: &str = "not taken up in time";
+pub const NOT_TAKEN_UP: &str = "not started in time";
 
 /// Reason of a failed handoff: its first message did not arrive.
 pub const UNCONFIRMED: &str = "delivery unconfirmed";
@@ -95,7 +95,7 @@ pub enum HandoffChange {
 
 /// An invalid transition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a handoff that is {} cannot take {change:?}", .state.word())]
+#[error("the handoff state {} does not allow {change:?}", .state.word())]
 pub struct Impossible {
     /// State of the handoff before the change.
     pub state: HandoffState,

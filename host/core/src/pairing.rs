@@ -198,7 +198,7 @@ impl PairingBook {
             let request = &mut self.open[place];
             if now_ms.saturating_sub(request.made_ms) < limits.interval_ms {
                 if request.reminders >= crate::limits::PAIRING_REMINDERS_MAX {
-                    return Offer::Quiet { why: "was told already" };
+                    return Offer::Quiet { why: "already notified" };
                 }
                 request.reminders += 1;
                 return Offer::Reminder { request: request.clone() };

@@ -75,7 +75,7 @@ pub enum NoIdentity {
     #[error("a {0} chat has no id")]
     Chat(String),
     /// The chat type is not in the closed set.
-    #[error("{0:?} is no chat type; dm, group, channel and thread are")]
+    #[error("{0:?} is not a chat type; use dm, group, channel or thread")]
     Kind(String),
 }
 

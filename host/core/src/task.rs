@@ -24,7 +24,7 @@ mod tests;
 pub const TRIES_MAX: u32 = 3;
 
 /// Reason of a task that was given up after its last attempt.
-pub const TRIED_TOO_OFTEN: &str = "it was tried three times and came to no end";
+pub const TRIED_TOO_OFTEN: &str = "it did not finish in three attempts";
 
 /// State of a task. The store keeps [`TaskState::word`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,9 +244,9 @@ impl TaskChange {
             Self::Unblocked => "unblocked",
             Self::Completed { .. } => "completed",
             Self::GaveUp { .. } => "given up",
-            Self::Resumed { .. } => "gone on with",
-            Self::ClaimerDied => "left by its host",
-            Self::TimedOut => "out of time",
+            Self::Resumed { .. } => "resumed",
+            Self::ClaimerDied => "abandoned by its host",
+            Self::TimedOut => "timed out",
             Self::Archived => "archived",
         }
     }

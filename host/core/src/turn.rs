@@ -55,7 +55,7 @@ pub enum TurnChange {
 
 /// An invalid transition, which is a bug of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a turn that is {state:?} cannot take {change:?}")]
+#[error("the turn state {state:?} does not allow {change:?}")]
 pub struct Impossible {
     /// State of the turn before the change.
     pub state: TurnState,

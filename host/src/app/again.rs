@@ -88,7 +88,7 @@ pub enum WouldNotStart {
     #[error(transparent)]
     Config(#[from] Problems),
     /// The program cannot run.
-    #[error("{}: {why}; put a working program there", program.display())]
+    #[error("{}: {why}; install a working program there", program.display())]
     Program {
         /// The program.
         program: PathBuf,
@@ -122,13 +122,13 @@ impl NextRun {
         let (ended, said, error) = self.ask(program, &[WOULD_START]).await.map_err(failed)?;
         match ended.code() {
             Some(0) if said.starts_with(NAME) => Ok(true),
-            Some(0) => Err(failed(format!("it is not {NAME}"))),
+            Some(0) => Err(failed(format!("it is not the program {NAME}"))),
             Some(USAGE) => {
                 let (ended, said, _) = self.ask(program, &["--version"]).await.map_err(failed)?;
                 if ended.success() && said.starts_with(NAME) {
                     Ok(false)
                 } else {
-                    Err(failed(format!("it is not {NAME}")))
+                    Err(failed(format!("it is not the program {NAME}")))
                 }
             }
             Some(code) if code == i32::from(CONFIG) => {
@@ -136,7 +136,7 @@ impl NextRun {
             }
             _ => {
                 let last = error.trim().lines().last().map(|line| format!(" ({})", one_line(line, 200)));
-                Err(failed(format!("its check ended with {ended}{}", last.unwrap_or_default())))
+                Err(failed(format!("its startup check ended with {ended}{}", last.unwrap_or_default())))
             }
         }
     }
@@ -158,8 +158,8 @@ impl NextRun {
         let all = async { tokio::join!(child.wait(), read(said), read(error)) };
         match tokio::time::timeout(TRIAL, all).await {
             Ok((Ok(ended), said, error)) => Ok((ended, said, error)),
-            Ok((Err(error), ..)) => Err(format!("its check was lost ({error})")),
-            Err(_) => Err(format!("its check did not end within {} s", TRIAL.as_secs())),
+            Ok((Err(error), ..)) => Err(format!("its startup check failed ({error})")),
+            Err(_) => Err(format!("its startup check did not end within {} s", TRIAL.as_secs())),
         }
     }
 }

@@ -63,10 +63,12 @@ impl App {
             ControlRequest::Status {} | ControlRequest::AdapterList {} => {
                 Ok(ControlReply::Status(Box::new(self.status().await)))
             }
-            ControlRequest::Stop {} => self.end(End::Stop, "The host stops.").await,
+            ControlRequest::Stop {} => self.end(End::Stop, "The host is stopping.").await,
             ControlRequest::Restart {} => self.restart().await,
-            ControlRequest::HandOver {} if self.alone => self.end(End::HandOver, "It hands over.").await,
-            ControlRequest::HandOver {} => Err(refused("a host runs in this home, and not for a terminal only")),
+            ControlRequest::HandOver {} if self.alone => self.end(End::HandOver, "The host is handing over.").await,
+            ControlRequest::HandOver {} => {
+                Err(refused("the host of this home folder was not started by a terminal, so it does not hand over"))
+            }
             ControlRequest::Drain { undo: false } => self.drain_only().await,
             ControlRequest::Drain { undo: true } => self.drain_no_more().await,
             ControlRequest::Reload {} => self.reload_and_tell().await,
@@ -106,7 +108,7 @@ impl App {
                     other => stored(async { other }).await?,
                 };
                 self.refresh(&owed.clone(), Some(owed)).await;
-                Ok(ControlReply::done(format!("Delivery {delivery} is tried anew.")))
+                Ok(ControlReply::done(format!("Retrying delivery {delivery}.")))
             }
             ControlRequest::Handoff { session, instance, wait_ms } => {
                 let asked = handoff::request(&self.host, &session, &instance).await.map_err(not_handed_over)?;
@@ -136,13 +138,13 @@ impl App {
                 self.refresh(&owed, None).await;
                 self.host.tell_untold(Some(&owed)).await;
                 match self.host.store.outbox_drop(DeliveryId(delivery), &why).await {
-                    Err(StoreError::Conflict { .. }) => Err(refused(format!(
-                        "delivery {delivery} is over and nothing of it waits; there is nothing to drop"
-                    ))),
+                    Err(StoreError::Conflict { .. }) => {
+                        Err(refused(format!("delivery {delivery} has ended, so there is nothing to drop")))
+                    }
                     other => {
                         stored(async { other }).await?;
                         self.host.handoffs.answered(owed.in_reply_to);
-                        not_asked(&self.host, &owed, "the operator dropped it").await;
+                        not_asked(&self.host, &owed, "dropped by the operator").await;
                         Ok(ControlReply::done(dropped(delivery, &owed)))
                     }
                 }
@@ -152,7 +154,7 @@ impl App {
                     self.add_waits(&mut reply);
                     Ok(reply)
                 }
-                None => Err(refused("this host does not know that request; it may be older than the command line")),
+                None => Err(refused("unknown request; the running host may be older than this program, so restart it")),
             },
         }
     }
@@ -166,38 +168,40 @@ impl App {
     /// Restarts the host if the next run would start.
     async fn restart(&self) -> Answer {
         if self.alone {
-            return Err(refused("this host runs for a terminal only and ends with it; `hermes-host run` starts one"));
+            return Err(refused(
+                "this host belongs to a terminal and ends with it; start another one with `hermes-host run`",
+            ));
         }
         if let Err(why) = self.would_start().await {
-            let words = format!("the host keeps running, because it would not start again:\n{why}");
+            let words = format!("not restarted, because the host would not start again:\n{why}");
             let kind = if matches!(why, WouldNotStart::Program { .. }) { ErrorKind::Failed } else { ErrorKind::Config };
             return Err(refusal(kind, words));
         }
-        self.end(End::Restart, "The host restarts.").await
+        self.end(End::Restart, "The host is restarting.").await
     }
 
     /// Stops accepting events and waits for running work. The process stays.
     async fn drain_only(&self) -> Answer {
         if self.host.draining.is_cancelled() {
-            return Err(refused("the host is stopping already"));
+            return Err(refused("the host is already stopping"));
         }
         self.host.rests.store(true, Ordering::Relaxed);
         self.state.send_replace("draining");
         let drained = self.ask(Control::DrainLanes).await;
         if !self.host.rests.load(Ordering::Relaxed) && !self.host.draining.is_cancelled() {
-            return Err(refused("the drain was undone before everything had ended; the host takes events again"));
+            return Err(refused("the drain was undone before it completed; the host accepts events again"));
         }
         drained?;
         Ok(ControlReply::done(
-            "No turn runs, and what comes waits in the inbox; `hermes-host stop` or `restart` goes on, `drain --undo` \
-             takes events again.",
+            "Drained: no turn is running, and new events wait in the inbox. Next: `hermes-host stop`, `hermes-host \
+             restart`, or `hermes-host drain --undo` to accept events again.",
         ))
     }
 
     /// Accepts events again, beginning with those that waited since the drain.
     async fn drain_no_more(&self) -> Answer {
         if self.host.draining.is_cancelled() {
-            return Err(refused("the host is stopping, which cannot be undone"));
+            return Err(refused("the host is already stopping, which cannot be undone"));
         }
         if !self.host.rests.load(Ordering::Relaxed) {
             return Err(refused("the host is not draining"));
@@ -205,8 +209,8 @@ impl App {
         let waited = stored(crate::recovery::go_on(&self.host)).await?;
         self.state.send_replace("online");
         Ok(ControlReply::done(match waited {
-            0 => "The host takes events again.".to_owned(),
-            n => format!("The host takes events again; {} waited.", crate::status::human::counted(n as u64, "event")),
+            0 => "The host accepts events again.".to_owned(),
+            n => format!("The host accepts events again; {} waited.", crate::status::human::counted(n as u64, "event")),
         }))
     }
 
@@ -214,7 +218,7 @@ impl App {
     pub(super) fn fits(&self, text: &str) -> Result<(), Refusal> {
         match text.len() {
             1..=SEND_BYTES_MAX if !text.trim().is_empty() => Ok(()),
-            _ => Err(refusal(ErrorKind::Invalid, format!("a text has 1 to {SEND_BYTES_MAX} bytes"))),
+            _ => Err(refusal(ErrorKind::Invalid, format!("a text must have 1 to {SEND_BYTES_MAX} bytes"))),
         }
     }
 
@@ -226,7 +230,7 @@ impl App {
         let address = match found.map_err(|words| refusal(ErrorKind::NotFound, words))? {
             Destination::Chat(address) => address,
             Destination::Local => {
-                let words = "`local` sends nothing: what is kept on this machine you have already; name a chat";
+                let words = "`local` is not a chat, so nothing is sent; name a chat";
                 return Err(refusal(ErrorKind::Invalid, words));
             }
         };
@@ -240,7 +244,9 @@ impl App {
                     .map_err(|error| refusal(ErrorKind::Invalid, error.to_string()))?
             }
             Some((file, _)) => {
-                let words = format!("{file:?} is no absolute path, and the host works in another folder");
+                let words = format!(
+                    "{file:?} is not an absolute path, and the host may run in another folder; pass an absolute path"
+                );
                 return Err(refusal(ErrorKind::Invalid, words));
             }
         };
@@ -257,16 +263,16 @@ impl App {
         self.instance(instance)?;
         let section = self.host.live().config.adapters.get(instance).and_then(|section| section.enabled);
         if section.is_some_and(|enabled| enabled != on) {
-            let words = format!("`enabled` in [adapter.{instance}] says otherwise; change it there");
+            let words = format!("`enabled` in [adapter.{instance}] has the opposite value; change it there");
             return Err(refused(words));
         }
         let changes = vec![Change::AdapterEnabled { instance: instance.to_owned(), on }];
         self.write(changes).await?;
         self.host.switch_adapter(instance, on);
         if on {
-            Ok(ControlReply::done(format!("{instance} starts.")))
+            Ok(ControlReply::done(format!("Starting {instance}.")))
         } else {
-            Ok(ControlReply::done(format!("{instance} stops and stays off.")))
+            Ok(ControlReply::done(format!("Stopping {instance}; it stays off.")))
         }
     }
 
@@ -278,7 +284,7 @@ impl App {
         let hint = match nearest(instance, names.iter().map(String::as_str)) {
             Some(near) => format!("; did you mean {near:?}?"),
             None if names.is_empty() => "; no adapter is configured".to_owned(),
-            None => format!("; there are {}", names.join(", ")),
+            None => format!("; the instances are {}", names.join(", ")),
         };
         Err(refusal(ErrorKind::NotFound, format!("there is no instance {instance:?}{hint}")))
     }
@@ -302,14 +308,14 @@ impl App {
         if let Some(lease) = self.host.handoffs.lease(&id) {
             let instance = lease.instance;
             return Err(refused(format!(
-                "session {id} is being handed over to {instance}; `hermes-host handoff cancel {id}` stops that"
+                "session {id} is being handed off to {instance}; cancel that with `hermes-host handoff cancel {id}`"
             )));
         }
         let session = id.clone();
         if self.ask(|reply| Control::End { session, reply }).await? {
-            Ok(ControlReply::done(format!("Session {id} is ended; its chat begins anew.")))
+            Ok(ControlReply::done(format!("Ended session {id}; the next message in its chat starts a new one.")))
         } else {
-            Err(refusal(ErrorKind::Failed, format!("session {id} could not be ended; the log says why")))
+            Err(refusal(ErrorKind::Failed, format!("session {id} could not be ended; see the log for the reason")))
         }
     }
 
@@ -317,12 +323,12 @@ impl App {
         if let Some(command) = meant(&self.host, name)?
             && self.host.runtime.end_process_of_any(&command.id)
         {
-            return Ok(ControlReply::done(format!("Command {} is ended.", command.id)));
+            return Ok(ControlReply::done(format!("Stopped command {}.", command.id)));
         }
         let (row, _) = find_task(&self.host.store, Viewer::Operator, name).await.map_err(Box::new)?;
         let by = By { viewer: Viewer::Operator, key: None, session: None };
         let row = tasks::give_up(&self.host, &by, &row.id, why).await.map_err(refused)?;
-        Ok(ControlReply::done(format!("Task {} is given up; whoever hears of it is told.", row.id)))
+        Ok(ControlReply::done(format!("Cancelled task {}; its subscribers are notified.", row.id)))
     }
 
     async fn delete_session(&self, name: &str) -> Answer {
@@ -331,7 +337,7 @@ impl App {
         self.host.media.discard(files).await;
         let session = id.clone();
         self.ask(|reply| Control::Forget { session, reply }).await?;
-        Ok(ControlReply::done(format!("Session {id} is deleted.")))
+        Ok(ControlReply::done(format!("Deleted session {id}.")))
     }
 
     async fn session(&self, name: &str) -> Result<SessionRow, Refusal> {
@@ -340,7 +346,10 @@ impl App {
 
     async fn delivery(&self, id: i64) -> Result<OwedDelivery, Refusal> {
         stored(self.host.store.delivery(DeliveryId(id))).await?.ok_or_else(|| {
-            refusal(ErrorKind::NotFound, format!("there is no delivery {id}; `hermes-host outbox list` shows them"))
+            refusal(
+                ErrorKind::NotFound,
+                format!("there is no delivery {id}; `hermes-host outbox list` shows the deliveries"),
+            )
         })
     }
 
@@ -350,8 +359,8 @@ impl App {
         self.host.tell(HostEvent::control(Control::Hurry { target })).await;
         let (id, instance) = (delivery.id, &delivery.instance);
         match self.host.adapter(instance).is_some_and(|adapter| adapter.is_online()) {
-            true => ControlReply::done(format!("Delivery {id} is tried now.")),
-            false => ControlReply::done(format!("Delivery {id} is tried as soon as {instance} is online.")),
+            true => ControlReply::done(format!("Retrying delivery {id} now.")),
+            false => ControlReply::done(format!("Delivery {id} will be retried as soon as {instance} is online.")),
         }
     }
 
@@ -430,12 +439,14 @@ fn handed_over(row: &HandoffRow) -> ControlReply {
 /// Returns the reason why a delivery cannot be retried.
 fn nothing_to_retry(delivery: i64, state: DeliveryState) -> String {
     match state {
-        DeliveryState::Drafting => format!("delivery {delivery} still grows with its turn; there is nothing to repeat"),
+        DeliveryState::Drafting => {
+            format!("delivery {delivery} is still being written by its turn, so there is nothing to retry")
+        }
         DeliveryState::Owed => {
-            format!("delivery {delivery} is being tried already; `outbox show {delivery}` says when next")
+            format!("delivery {delivery} is already being retried; `outbox show {delivery}` shows the next attempt")
         }
         DeliveryState::Settled | DeliveryState::Abandoned => {
-            format!("delivery {delivery} arrived, so there is nothing to try anew")
+            format!("delivery {delivery} was delivered, so there is nothing to retry")
         }
     }
 }
@@ -443,11 +454,14 @@ fn nothing_to_retry(delivery: i64, state: DeliveryState) -> String {
 /// Returns the effect of abandoning a delivery, by its state before.
 fn dropped(delivery: i64, owed: &OwedDelivery) -> String {
     if owed.state.is_live() && owed.choices.is_some() {
-        format!("Delivery {delivery} is given up; whoever waits for an answer to it hears that it was not asked.")
+        format!(
+            "Dropped delivery {delivery}; the turn that waits for its answer is notified that the question was not \
+             asked."
+        )
     } else if owed.state.is_live() {
-        format!("Delivery {delivery} is given up; `outbox retry {delivery}` owes it anew.")
+        format!("Dropped delivery {delivery}; `outbox retry {delivery}` queues it again.")
     } else {
-        format!("Delivery {delivery} was over already; it is listed with --all only from here on.")
+        format!("Delivery {delivery} had already ended; from now on it is listed only with --all.")
     }
 }
 
@@ -458,7 +472,7 @@ pub(super) fn refused(words: impl Into<String>) -> Refusal {
 /// Returns the background command with this id or prefix.
 fn meant(host: &Host, name: &str) -> Result<Option<TaskInfo>, Refusal> {
     let several = |ids: Vec<String>| {
-        let words = format!("several commands begin with {name} ({}); write more of the id", ids.join(", "));
+        let words = format!("several commands begin with {name} ({}); write more characters of the id", ids.join(", "));
         refusal(ErrorKind::Invalid, words)
     };
     commands::meant(host, name).map_err(several)

@@ -16,7 +16,7 @@ const SIGNS: &[&str] = &["state.db", super::lock::FILE_NAME, "plugins.toml", ".e
 #[non_exhaustive]
 pub enum HomeError {
     /// The folder cannot be created. The operator chooses another one.
-    #[error("cannot make the home folder {path:?}; choose another with --home")]
+    #[error("cannot create the home folder {path:?}; choose another one with --home")]
     Make {
         /// The folder.
         path: PathBuf,
@@ -26,8 +26,8 @@ pub enum HomeError {
     },
     /// Others can open the folder, and it is not a home yet. The operator names another one or changes its mode.
     #[error(
-        "others can open {path:?} (mode {mode:04o}), which holds no home yet; name another folder with --home, \
-         or run `chmod 700` on it if nobody else needs it"
+        "other users can open {path:?} (mode {mode:04o}), which is not a home folder yet; choose another folder with \
+         --home, or run `chmod 700` on it if nobody else needs it"
     )]
     Foreign {
         /// The folder.
@@ -38,8 +38,8 @@ pub enum HomeError {
     /// Others can open the folder, and only its owner can change that. The operator asks the owner or names a folder
     /// below it.
     #[error(
-        "others can open the home folder {path:?} (mode {mode:04o}), and it belongs to somebody else, who has to run \
-         `chmod 700` on it; or name a folder below it with --home"
+        "other users can open the home folder {path:?} (mode {mode:04o}), and it belongs to another user, who has to \
+         run `chmod 700` on it; or choose a folder below it with --home"
     )]
     Open {
         /// The folder.
@@ -71,7 +71,7 @@ pub fn make(path: &Path) -> Result<(), HomeError> {
     if fs::set_permissions(path, Permissions::from_mode(MODE)).is_err() {
         return Err(HomeError::Open { path: path.to_owned(), mode });
     }
-    tracing::warn!("others could open the home folder {path:?} (mode {mode:04o}); it is closed to them now");
+    tracing::warn!("home folder {path:?} was accessible to other users (mode {mode:04o}); permissions changed to 0700");
     Ok(())
 }
 
@@ -120,7 +120,7 @@ mod tests {
         let folder = folder(0o755, &["thesis.txt"]);
         let error = make(folder.path()).unwrap_err();
         assert!(matches!(error, HomeError::Foreign { mode: 0o755, .. }), "{error}");
-        assert!(error.to_string().contains("(mode 0755), which holds no home yet"), "{error}");
+        assert!(error.to_string().contains("(mode 0755), which is not a home folder yet"), "{error}");
         assert_eq!(mode(folder.path()), 0o755);
     }
 }

@@ -24,24 +24,26 @@ impl App {
             let secrets = stored(self.host.store.kv_within(&instance, &announced.join("\n"))).await?;
             if secrets.is_empty() {
                 return Err(refused(format!(
-                    "{instance} has made no secret that can be rotated; one that its section names is changed there, and \
-                     one that it makes is known once it is online"
+                    "{instance} has no generated secret to rotate; change a configured secret in its section, and \
+                     rotate a generated one when the adapter is online"
                 )));
             }
             for (key, _) in secrets {
                 stored(self.host.store.kv_delete(&instance, &key)).await?;
             }
             self.reload_adapter(&instance).await?;
-            said.push_str(&format!("The secret of {instance} is new; the former one is no longer valid.\n"));
+            said.push_str(&format!("Rotated the secret of {instance}; the former one is no longer valid.\n"));
         }
         let status = self.meant(&instance)?;
         let lines: Vec<String> = status.announced.iter().map(|(label, url)| line(label, url)).collect();
         if lines.is_empty() && rotate {
-            said.push_str(&format!("Its address follows; `hermes-host adapter link {instance}` shows it."));
+            said.push_str(&format!(
+                "The new address is shown by `hermes-host adapter link {instance}` as soon as the adapter announces it."
+            ));
             return Ok(ControlReply::done(said));
         }
         if lines.is_empty() {
-            let words = format!("{instance} is {} and has announced no address", status.state);
+            let words = format!("{instance} is {} and has not announced an address", status.state);
             return Err(refusal(ErrorKind::NotFound, words));
         }
         Ok(ControlReply::done(said + &lines.join("\n")))
@@ -61,7 +63,10 @@ impl App {
                 [only] => return Ok(all.swap_remove(only)),
                 _ => {
                     let names: Vec<&str> = found.iter().map(|n| all[*n].name.as_str()).collect();
-                    let words = format!("{name} may be {}; write the name of the instance", names.join(" or "));
+                    let words = format!(
+                        "{name} is ambiguous: it matches {}; write the name of the instance",
+                        names.join(" or ")
+                    );
                     return Err(refusal(ErrorKind::Invalid, words));
                 }
             }

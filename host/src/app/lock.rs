@@ -37,7 +37,7 @@ pub struct HostLock {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another host uses this home. The operator stops it or chooses another home.
-    #[error("another host{pid} works in {home:?}; stop it with `hermes-host stop`, take its place with `hermes-host run --replace`, or choose another --home", pid = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
+    #[error("another host{pid} is running in {home:?}; stop it with `hermes-host stop`, replace it with `hermes-host run --replace`, or choose another --home", pid = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
     Held {
         /// The home.
         home: PathBuf,
@@ -133,13 +133,13 @@ pub async fn take(home: &Path, wish: Wish, patience: Duration) -> Result<HostLoc
         Wish::Free => return Err(held),
         Wish::TakeOver => match ask(home, &ControlRequest::HandOver {}).await {
             Some(ControlReply::Done { .. }) => {
-                tracing::info!("a terminal runs the host of this home and hands it over");
+                tracing::info!("taking over from the host of a terminal");
             }
             _ => return Err(held),
         },
         Wish::Replace => {
             if ask(home, &ControlRequest::Stop {}).await.is_none() {
-                tracing::warn!("the host that holds the home does not answer; waiting for it to end");
+                tracing::warn!("the running host does not answer; waiting for it to end");
             }
         }
     }

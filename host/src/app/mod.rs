@@ -136,7 +136,7 @@ pub enum RunError {
     #[error(transparent)]
     Status(#[from] crate::status::BindError),
     /// The control socket cannot be used. The operator fixes the home folder.
-    #[error("cannot open the control socket in {path:?}")]
+    #[error("cannot open the control socket in {path:?}; check the permissions of the folder")]
     Control {
         /// The home folder.
         path: PathBuf,
@@ -145,7 +145,7 @@ pub enum RunError {
         source: std::io::Error,
     },
     /// The system refuses threads, timers or signals. The operator checks the machine.
-    #[error("the system does not let the host run")]
+    #[error("the system refused threads, timers or signals to the host")]
     System(#[source] std::io::Error),
 }
 
@@ -354,7 +354,7 @@ async fn wait_for_the_end(
                 Wish::Stop => return stop::End::Stop,
                 Wish::Restart => match app.would_start().await {
                     Ok(()) => return stop::End::Restart,
-                    Err(problems) => tracing::error!("the host keeps running, because it would not start again:\n{problems}"),
+                    Err(problems) => tracing::error!("not restarted: the host would not start again:\n{problems}"),
                 },
                 Wish::Reload => {
                     if let Err(problems) = app.reload().await {
@@ -367,7 +367,7 @@ async fn wait_for_the_end(
             () = app.host.restarting.cancelled() => return stop::End::Restart,
             ended = &mut dispatcher => {
                 // Without a dispatcher the host cannot continue. Stored state survives the end of the process.
-                tracing::error!(?ended, "the dispatcher ended; so does the host, with 75, to be started again");
+                tracing::error!(?ended, "the dispatcher ended unexpectedly; exiting with code 75 for a restart");
                 std::process::exit(i32::from(EXIT_RESTART));
             }
         }
@@ -403,15 +403,15 @@ async fn sweep_for_ever(host: Arc<Host>) {
         let retention = host.live().config.limits.media_retention;
         match host.media.sweep(&host.store, host.now_ms(), retention).await {
             Ok(0) => {}
-            Ok(files) => tracing::debug!(files, "swept from the media folder"),
-            Err(error) => tracing::warn!(%error, "the media folder is not swept"),
+            Ok(files) => tracing::debug!(files, "expired media files deleted"),
+            Err(error) => tracing::warn!(%error, "expired media files cannot be deleted"),
         }
         loop {
             match host.store.sweep(host.now_ms()).await {
                 Ok(swept) if swept.more => tokio::task::yield_now().await,
                 Ok(_) => break,
                 Err(error) => {
-                    tracing::warn!(%error, "what has expired is not swept");
+                    tracing::warn!(%error, "expired rows cannot be deleted");
                     break;
                 }
             }
@@ -428,8 +428,8 @@ async fn watch_the_clock(host: Arc<Host>) {
         if let Some(set_by_ms) = watch.look(host.clock.wall_ms(), host.now_ms()) {
             tracing::warn!(
                 set_by_s = set_by_ms / 1_000,
-                "the clock of this machine was set; deadlines are not affected, and the host keeps its own time until \
-                 it is restarted"
+                "the system clock was changed; deadlines are not affected, and the host keeps its own time until it \
+                 is restarted"
             );
         }
     }

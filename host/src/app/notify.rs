@@ -40,7 +40,7 @@ impl Notify {
         if let Some((socket, address)) = &self.socket
             && let Err(error) = socket.send_to_addr(words.as_bytes(), address)
         {
-            tracing::debug!(%error, "the service manager did not listen");
+            tracing::debug!(%error, "the service manager cannot be notified");
         }
     }
 }

@@ -51,7 +51,7 @@ pub fn adopt(home: &Path, left: BTreeSet<ProcessId>) -> io::Result<AbortHandle> 
             };
             match tokio::task::spawn_blocking(look).await {
                 Ok(now) => listed = now,
-                Err(error) => tracing::error!(%error, "orphans are not collected"),
+                Err(error) => tracing::error!(%error, "orphaned processes cannot be collected"),
             }
         }
     });
@@ -92,7 +92,7 @@ fn write_changed(home: &Path, left: &BTreeSet<ProcessId>, before: BTreeSet<Proce
     match write(home, &now) {
         Ok(()) => now,
         Err(error) => {
-            tracing::debug!(%error, "the list of processes is not written");
+            tracing::debug!(%error, "the list of processes cannot be written");
             before
         }
     }

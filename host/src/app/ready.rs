@@ -25,7 +25,7 @@ pub async fn announced(host: &Host, instance: &str, label: &str, url: &str) {
     }
     match host.store.kv_within(instance, &format!("{label}\n{url}")).await {
         Ok(secrets) => tell!("{}", link::without_secrets(instance, line, &secrets)),
-        Err(error) => tracing::warn!(instance, %error, "its address is not shown, since it may hold a secret"),
+        Err(error) => tracing::warn!(instance, %error, "address not shown, because it may contain a secret"),
     }
 }
 
@@ -38,8 +38,8 @@ fn adapters(states: impl Iterator<Item = (String, AdapterState)>) -> Option<Stri
         (well, failed) if well.is_empty() && failed.is_empty() => None,
         (well, failed) if failed.is_empty() => Some(format!("{well}.")),
         (well, failed) => {
-            let well = if well.is_empty() { "none runs".to_owned() } else { well };
-            Some(format!("{well}; failed: {failed} (`hermes-host status` says why)."))
+            let well = if well.is_empty() { "none running".to_owned() } else { well };
+            Some(format!("{well}; failed: {failed} (`hermes-host status` shows the reasons)."))
         }
     }
 }
@@ -54,7 +54,7 @@ pub fn say(app: &App, left: &Found, warned: usize) {
         Some(file) => tell!("Configuration: {}", file.display()),
         None => {
             let write = write_sample(&config.home.display().to_string());
-            tell!("Configuration: built-in, since there is no plugins.toml. `{write}` writes one to change.");
+            tell!("Configuration: built-in, because there is no plugins.toml. `{write}` creates one to edit.");
         }
     }
     let states = app.adapters.all().into_iter().map(|adapter| (adapter.instance().to_string(), adapter.state()));
@@ -63,8 +63,8 @@ pub fn say(app: &App, left: &Found, warned: usize) {
         None => {
             let folder = config.host.plugins_dir.display();
             tell!(
-                "Adapters: none. Put a library (libhermes_adapter_*.so) next to hermes-host or into {folder}, and add its \
-                 section: `hermes-host config sample` prints one for each library."
+                "Adapters: none. Copy a library (libhermes_adapter_*.so) next to hermes-host or into {folder}, and \
+                 add its section: `hermes-host config sample` prints one for each library."
             );
         }
     }
@@ -73,8 +73,8 @@ pub fn say(app: &App, left: &Found, warned: usize) {
     }
     if config.agent.runtime == RuntimeKind::Echo {
         tell!(
-            "Agent: echo, which repeats what you write. For a model set OPENAI_API_KEY, or base_url and model below [agent], \
-             and start again."
+            "Agent: echo, which repeats your messages. To use a model, set OPENAI_API_KEY, or base_url and model in \
+             [agent], and restart the host."
         );
     } else {
         tell!("Agent: {}.", app.host.runtime.name());
@@ -87,7 +87,7 @@ pub fn say(app: &App, left: &Found, warned: usize) {
             turns = left.cut_off,
             events = left.pending,
             deliveries = left.owed,
-            "an earlier life of the host left work, which goes on"
+            "resuming work left by the previous run"
         );
     }
 }
@@ -103,8 +103,8 @@ mod tests {
         let starting = || AdapterState::Starting { failures: 0, reason: None };
         assert_eq!(told(vec![("a", starting()), ("b", AdapterState::Paused)]).unwrap(), "a, b.");
         let both = told(vec![("a", starting()), ("b", failed())]).unwrap();
-        assert_eq!(both, "a; failed: b (`hermes-host status` says why).");
-        assert!(told(vec![("b", failed())]).unwrap().starts_with("none runs; failed: b"));
+        assert_eq!(both, "a; failed: b (`hermes-host status` shows the reasons).");
+        assert!(told(vec![("b", failed())]).unwrap().starts_with("none running; failed: b"));
         assert_eq!(told(Vec::new()), None);
     }
 }

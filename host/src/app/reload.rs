@@ -35,8 +35,8 @@ impl Standing {
     pub(crate) fn warning(&self, now_ms: i64) -> Option<String> {
         let ago = span(now_ms.saturating_sub(self.refused_ms?));
         Some(format!(
-            "what runs is not what plugins.toml says: a reload was refused {ago} ago; `hermes-host config check` names \
-             what is wrong, `hermes-host reload` takes it over once it is mended"
+            "outdated configuration: the reload {ago} ago failed; fix the problems that `hermes-host config check` \
+             reports, then run `hermes-host reload`"
         ))
     }
 
@@ -89,9 +89,9 @@ impl App {
         let begun = self.adapters.apply(planned.plans);
         *self.standing() = Standing::with(planned.problems.clone());
         self.host.tell(HostEvent::control(Control::Reloaded)).await;
-        tracing::info!("the configuration was reloaded");
+        tracing::info!("configuration reloaded");
         if !later.is_empty() {
-            tracing::warn!("read at the next start only: {}", later.join(", "));
+            tracing::warn!("these keys take effect at the next start: {}", later.join(", "));
         }
         Ok(Reloaded { later, problems: planned.problems, begun })
     }
@@ -116,9 +116,9 @@ impl App {
         rests.extend(self.host.takes_nothing().map(|why| format!("For now {why}.")));
         let rests: String = rests.iter().map(|rest| format!(" {rest}")).collect();
         match reloaded.amiss(&outcomes) {
-            lines if lines.is_empty() => Ok(ControlReply::done(format!("The configuration is reloaded.{rests}"))),
+            lines if lines.is_empty() => Ok(ControlReply::done(format!("Configuration reloaded.{rests}"))),
             lines => {
-                let words = format!("the configuration was read again, and not all of it runs:\n{}", lines.join("\n"));
+                let words = format!("the configuration was reloaded with problems:\n{}", lines.join("\n"));
                 let rests = if rests.is_empty() { rests } else { format!("\n{}", rests.trim_start()) };
                 Err(refusal(ErrorKind::Failed, format!("{words}{rests}")))
             }
@@ -128,21 +128,23 @@ impl App {
     /// Starts an instance again from the current file, and reports the outcome.
     pub(super) async fn reload_adapter(&self, instance: &str) -> Answer {
         let Some(begun) = self.adapters.replace(instance) else {
-            let words = format!("{instance} is switched off; `hermes-host adapter enable {instance}` starts it.");
+            let words = format!("{instance} is disabled; `hermes-host adapter enable {instance}` starts it.");
             return Ok(ControlReply::done(words));
         };
         Ok(ControlReply::done(match begun.outcome(OUTCOME).await {
-            Outcome::Online => format!("{instance} runs from the file that lies there."),
+            Outcome::Online => format!("{instance} is running from the current file."),
             Outcome::NoLink(why) => {
                 format!(
-                    "{instance} is started from the file that lies there and has no link yet: {why}; it tries again."
+                    "{instance} was started from the current file and is not connected yet: {why}; it keeps retrying."
                 )
             }
-            Outcome::Pending => format!(
-                "{instance} is being started from the file that lies there; `hermes-host status` shows what becomes of it."
-            ),
+            Outcome::Pending => {
+                format!("{instance} is starting from the current file; `hermes-host status` shows the result.")
+            }
             Outcome::Kept(why) => return Err(refusal(ErrorKind::Failed, format!("not replaced: {why}"))),
-            Outcome::Failed(why) => return Err(refusal(ErrorKind::Failed, format!("{instance} does not run: {why}"))),
+            Outcome::Failed(why) => {
+                return Err(refusal(ErrorKind::Failed, format!("{instance} is not running: {why}")));
+            }
         }))
     }
 }
@@ -154,7 +156,9 @@ impl Reloaded {
         for (instance, outcome) in outcomes {
             let is_explained = of(&self.problems, instance).next().is_some();
             match outcome {
-                Outcome::Kept(_) if is_explained => lines.push(format!("  {instance} goes on with its former section")),
+                Outcome::Kept(_) if is_explained => {
+                    lines.push(format!("  {instance} keeps running with its former section"))
+                }
                 Outcome::Failed(why) | Outcome::Kept(why) if !is_explained => {
                     lines.push(format!("  {instance}: {why}"))
                 }
@@ -169,16 +173,18 @@ impl Reloaded {
         let mut rests = Vec::new();
         for (instance, outcome) in outcomes {
             match outcome {
-                Outcome::NoLink(why) => rests.push(format!("{instance} has no link yet: {why}; it tries again.")),
+                Outcome::NoLink(why) => {
+                    rests.push(format!("{instance} is not connected yet: {why}; it keeps retrying."))
+                }
                 Outcome::Pending => {
-                    rests.push(format!("{instance} is still starting; `hermes-host status` shows what becomes of it."));
+                    rests.push(format!("{instance} is still starting; `hermes-host status` shows the result."));
                 }
                 Outcome::Online | Outcome::Kept(_) | Outcome::Failed(_) => {}
             }
         }
         if !self.later.is_empty() {
             let later = self.later.join(", ");
-            rests.push(format!("Read at the start only: {later}; `hermes-host restart` takes that over."));
+            rests.push(format!("These keys take effect at the next start: {later}; run `hermes-host restart`."));
         }
         rests
     }
@@ -200,7 +206,10 @@ mod tests {
         let amiss = reloaded.amiss(&[("one", failed()), ("on", failed()), ("two", Outcome::Online)]);
         assert_eq!(amiss, ["  default: adapter.one.token: is wrong", "  on: no"]);
         let amiss = reloaded.amiss(&[("one", Outcome::Kept("it is wrong".to_owned()))]);
-        assert_eq!(amiss[1], "  one goes on with its former section", "it still serves what it served: {amiss:?}");
+        assert_eq!(
+            amiss[1], "  one keeps running with its former section",
+            "it still serves what it served: {amiss:?}"
+        );
     }
 
     #[test]
@@ -208,9 +217,9 @@ mod tests {
         let reloaded =
             Reloaded { later: vec!["host.status".to_owned()], problems: Problems::default(), begun: Vec::new() };
         let rests = reloaded.rests(&[("one", Outcome::NoLink("it is down".to_owned())), ("two", Outcome::Pending)]);
-        assert_eq!(rests[0], "one has no link yet: it is down; it tries again.");
+        assert_eq!(rests[0], "one is not connected yet: it is down; it keeps retrying.");
         assert!(rests[1].starts_with("two is still starting"), "{rests:?}");
-        assert!(rests[2].contains("host.status; `hermes-host restart`"), "{rests:?}");
+        assert!(rests[2].contains("host.status; run `hermes-host restart`"), "{rests:?}");
         assert!(reloaded.amiss(&[("one", Outcome::NoLink("it is down".to_owned()))]).is_empty());
     }
 
@@ -247,7 +256,11 @@ mod tests {
     #[test]
     fn a_reload_that_was_refused_is_remembered() {
         let standing = Standing { refused_ms: Some(0), ..Standing::default() };
-        assert!(standing.warning(300_000).unwrap().contains("refused 5 min ago"), "{:?}", standing.warning(300_000));
+        assert!(
+            standing.warning(300_000).unwrap().contains("the reload 5 min ago failed"),
+            "{:?}",
+            standing.warning(300_000)
+        );
         assert_eq!(Standing::default().warning(300_000), None);
     }
 }

@@ -22,7 +22,7 @@ impl App {
             ControlRequest::Send { target, text, .. } => {
                 self.fits(&text)?;
                 let to = self.lent.send(context, &target, &text).await.map_err(refused)?;
-                Ok(ControlReply::done(format!("The message to {to} is on its way.")))
+                Ok(ControlReply::done(format!("The message to {to} is queued.")))
             }
             ControlRequest::SessionSearch { query, limit } => {
                 let found = self.lent.search(context, &query, limit).await;
@@ -44,7 +44,7 @@ impl App {
                 let key = Some(context.session_key.clone());
                 let by = By { viewer: viewer(context), key, session: context.session_id.clone() };
                 let row = tasks::give_up(&self.host, &by, &row.id, &why).await.map_err(refused)?;
-                Ok(ControlReply::done(format!("Task {} is cancelled.", row.id)))
+                Ok(ControlReply::done(format!("Cancelled task {}.", row.id)))
             }
             ControlRequest::Status {} | ControlRequest::AdapterList {} => {
                 let mut status = self.status().await;

@@ -34,7 +34,7 @@ impl Seats for App {
                 tracing::debug!(
                     chat,
                     ?refusal,
-                    "a seat for one answer stays led to its session until it is taken again"
+                    "a terminal slot for one answer stays bound to its session until the next use"
                 );
             }
         })
@@ -91,12 +91,11 @@ impl App {
         let in_use = stored(self.host.store.session_in_use(&session)).await?;
         match in_use {
             Some(InUse::Handoff) => {
-                let words = format!("{} is being handed over right now; try it again in a moment", called(&row));
+                let words = format!("{} is being handed off; try again in a moment", called(&row));
                 return Err(refusal(ErrorKind::Refused, words));
             }
             Some(InUse::Turn) if here.is_none() => {
-                let words =
-                    format!("{} is answering a message in {} right now; {AFTER_THAT}", called(&row), places(&led));
+                let words = format!("{} is answering a message in {}; {AFTER_THAT}", called(&row), places(&led));
                 return Err(refusal(ErrorKind::Refused, words));
             }
             Some(InUse::Turn) | None => {}
@@ -177,7 +176,7 @@ fn shortened(mut message: MessageInfo) -> MessageInfo {
     message
 }
 
-const AFTER_THAT: &str = "try it again when that is done, or stop it there";
+const AFTER_THAT: &str = "try again when the turn ends, or stop it there";
 
 /// Returns the name of a session for people.
 fn called(row: &SessionRow) -> String {

@@ -66,8 +66,9 @@ impl App {
             warnings.push(error.to_string());
             crate::store::QueueCounts::default()
         });
-        warnings
-            .extend(trouble.iter().map(|trouble| format!("nothing can be stored, so no message is taken: {trouble}")));
+        warnings.extend(
+            trouble.iter().map(|trouble| format!("the store cannot write, so no messages are accepted: {trouble}")),
+        );
         warnings.extend(self.standing().warning(self.host.now_ms()));
         self.adapters.look_again().await;
         let adapters = self.adapters.statuses().into_iter().map(|mut status| {

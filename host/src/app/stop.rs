@@ -76,7 +76,7 @@ pub async fn drain(app: &Arc<App>, end: End, hurried: CancellationToken) {
     host.draining.cancel();
 
     if !step(app, Control::DrainLanes, until, &hurried).await {
-        tracing::info!("turns that still run are parked for the next start");
+        tracing::info!("running turns are parked for the next start");
     }
     let sent = step(app, Control::DrainOutbox, until, &hurried).await;
     app.state.send_replace("stopping");
@@ -90,7 +90,7 @@ pub async fn drain(app: &Arc<App>, end: End, hurried: CancellationToken) {
     app.adapters.shutdown(stop * 4).await;
     match host.store.close().await {
         Ok(()) => tracing::info!("ended"),
-        Err(error) => tracing::error!(%error, "the state was not closed cleanly; the next start looks after it"),
+        Err(error) => tracing::error!(%error, "the database was not closed cleanly; the next start recovers it"),
     }
 }
 

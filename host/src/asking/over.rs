@@ -62,7 +62,7 @@ pub async fn close(host: &Arc<Host>, over: Over) {
     let posed = match host.store.open_ask(&over.id).await {
         Ok(posed) => posed,
         Err(error) => {
-            tracing::error!(ask = over.id, %error, "a question cannot be read; it may keep its buttons");
+            tracing::error!(ask = over.id, %error, "question could not be read; its buttons may remain");
             None
         }
     };
@@ -100,7 +100,7 @@ pub async fn close(host: &Arc<Host>, over: Over) {
 /// write: the later one finds both, and showing the outcome twice changes nothing.
 pub async fn take_buttons_away(host: &Arc<Host>, delivery: DeliveryId) {
     let posed = host.store.posed(delivery).await.unwrap_or_else(|error| {
-        tracing::error!(%delivery, %error, "a question cannot be read; it may keep its buttons");
+        tracing::error!(%delivery, %error, "question could not be read; its buttons may remain");
         None
     });
     let Some(Posed { delivery: posed, outcome: Some(outcome) }) = posed else { return };
@@ -149,7 +149,7 @@ pub struct Stale {
 /// closed is left to that caller.
 pub async fn stale(host: &Arc<Host>, press: Stale) {
     let posed = host.store.asked(&press.ask).await.unwrap_or_else(|error| {
-        tracing::error!(ask = press.ask, %error, "a question cannot be read; it may keep its buttons");
+        tracing::error!(ask = press.ask, %error, "question could not be read; its buttons may remain");
         None
     });
     let posed = posed.filter(|posed| carries(&posed.delivery, &press));
@@ -173,7 +173,7 @@ pub async fn stale(host: &Arc<Host>, press: Stale) {
         _ => {}
     }
     let order = CommandTx { inbox: Some(press.inbox), changes: Vec::new(), reply, now_ms: host.now_ms() };
-    if let Some(ids) = host.until_written("a press that came too late", || host.store.command(order.clone())).await {
+    if let Some(ids) = host.until_written("a late button press", || host.store.command(order.clone())).await {
         host.carry(ids, order.reply).await;
     }
 }
@@ -225,7 +225,7 @@ fn left_open(posed: OwedDelivery) -> Over {
         instance: posed.instance,
         chat: posed.chat,
         session: posed.session,
-        outcome: format!("{NO_LONGER_OPEN} The host was started again meanwhile."),
+        outcome: format!("{NO_LONGER_OPEN} The host has restarted since."),
         says: false,
         inbox: None,
         changes: Vec::new(),
@@ -257,6 +257,6 @@ async fn withdraw(host: &Arc<Host>, posed: &OwedDelivery) {
         }
         // The delivery was settled meanwhile, or is being sent.
         Err(StoreError::Conflict { .. }) => {}
-        Err(error) => tracing::warn!(delivery = %posed.id, %error, "a question that is over may still be asked"),
+        Err(error) => tracing::warn!(delivery = %posed.id, %error, "closed question may still be sent"),
     }
 }

@@ -70,9 +70,7 @@ async fn title_of(asking: &Asking, session: &str) -> Option<String> {
 
 fn words(session: &str, title: Option<&str>) -> String {
     let called = title.map(|title| format!(" {:?}", crate::status::human::one_line(title, 80))).unwrap_or_default();
-    format!(
-        "From another conversation,{called} ({session}); `hermes-host chat --resume {session}` goes on with that one:"
-    )
+    format!("From another conversation,{called} ({session}); `hermes-host chat --resume {session}` resumes it:")
 }
 
 #[cfg(test)]

@@ -121,7 +121,9 @@ async fn one_answer(
     message: String,
 ) -> Result<String, ChatError> {
     if message.trim().is_empty() {
-        return Err(ChatError::Usage("the message is empty; write it behind -m or into the standard input".to_owned()));
+        return Err(ChatError::Usage(
+            "the message is empty; write it after -m or pipe it into standard input".to_owned(),
+        ));
     }
     let mut wire = hosts.seat(resume, true).await?;
     let answered = once::ask(&mut wire, speaker, message).await;
@@ -138,9 +140,9 @@ async fn one_answer(
 fn all_of_stdin() -> Result<String, ChatError> {
     let mut text = String::new();
     let read = io::stdin().lock().take(INPUT_BYTES_MAX + 1).read_to_string(&mut text);
-    let read = read.map_err(|error| ChatError::Usage(format!("the standard input cannot be read ({error})")))?;
+    let read = read.map_err(|error| ChatError::Usage(format!("standard input cannot be read ({error})")))?;
     if read as u64 > INPUT_BYTES_MAX {
-        return Err(ChatError::Usage(format!("a message has at most {INPUT_BYTES_MAX} bytes; send it in pieces")));
+        return Err(ChatError::Usage(format!("the message is longer than {INPUT_BYTES_MAX} bytes; send it in parts")));
     }
     Ok(text)
 }
@@ -160,7 +162,9 @@ impl Speaker {
     ///
     /// The system refuses.
     pub fn new() -> Result<Self, ChatError> {
-        let system = |error: &dyn std::fmt::Display| ChatError::System(format!("the system refuses ({error})"));
+        let system = |error: &dyn std::fmt::Display| {
+            ChatError::System(format!("the system refused random numbers or signals ({error})"))
+        };
         let word = getrandom::u64().map_err(|error| system(&error))?;
         let signals = Signals::listen().map_err(|error| system(&error))?;
         Ok(Self { word: format!("{word:016x}"), said: 0, signals })

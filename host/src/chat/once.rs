@@ -48,7 +48,11 @@ pub async fn ask(wire: &mut Wire, speaker: &mut Speaker, text: String) -> Result
     let inbox = match emitted {
         Emitted::New { inbox_id } => inbox_id,
         Emitted::Duplicate { duplicate_of } => duplicate_of,
-        _ => return Err(ChatError::NotTaken("the host's answer is of a later version".to_owned())),
+        _ => {
+            return Err(ChatError::NotTaken(
+                "the host sent an answer of a later version; update this program".to_owned(),
+            ));
+        }
     };
     let mut progress = Progress::default();
     while !progress.is_over() {
@@ -134,10 +138,10 @@ impl Progress {
     /// Returns the state of a message whose host ended, in words.
     fn left_behind(&self) -> String {
         match &self.session {
-            Some(session) => format!(
-                "the next one goes on with the turn, and `hermes-host chat --resume {session}` shows what comes of it"
-            ),
-            None => "there is no answer; send it again".to_owned(),
+            Some(session) => {
+                format!("the next host resumes the turn, and `hermes-host chat --resume {session}` shows the answer")
+            }
+            None => "there is no answer; send the message again".to_owned(),
         }
     }
 

@@ -126,8 +126,8 @@ impl Hosts {
             }
             ended = &mut task => match ended {
                 Ok(Err(error)) => Err(error.into()),
-                Ok(Ok(_)) => Err(ChatError::System("the host ended as it began; its log says why".to_owned())),
-                Err(error) => Err(ChatError::System(format!("the host broke ({error})"))),
+                Ok(Ok(_)) => Err(ChatError::System("the host ended during startup; see its log".to_owned())),
+                Err(error) => Err(ChatError::System(format!("the host failed unexpectedly ({error})"))),
             },
         }
     }

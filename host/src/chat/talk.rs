@@ -45,7 +45,7 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 pub async fn talk(hosts: &mut Hosts, speaker: &mut Speaker, options: Options) -> Result<(), ChatError> {
     let wire = hosts.seat(options.resume, false).await?;
     let editor = Editor::start(hosts.home(), &wire.info.instances)
-        .map_err(|error| ChatError::System(format!("the terminal cannot be used ({error})")))?;
+        .map_err(|error| ChatError::System(format!("the terminal cannot be opened ({error})")))?;
     let look = Look {
         styled: editor.is_screen() && options.colours,
         width: if editor.is_screen() { editor.width() } else { 0 },
@@ -75,7 +75,7 @@ pub async fn talk(hosts: &mut Hosts, speaker: &mut Speaker, options: Options) ->
     wire.leave().await;
     editor.end().await;
     if let Some(session) = session {
-        println!("To come back: hermes-host chat --resume {session}");
+        println!("To resume: hermes-host chat --resume {session}");
     }
     ended
 }
@@ -159,22 +159,23 @@ impl Talk<'_> {
                     }
                 }
                 let title = session.title.as_deref().map(|title| format!(" ({title})")).unwrap_or_default();
-                self.screen.note(&format!("Session {}{title} goes on.", session.id));
+                self.screen.note(&format!("Resumed session {}{title}.", session.id));
             }
-            None => self.screen.note("A new conversation. /help lists commands, /quit leaves."),
+            None => self.screen.note("New conversation. /help lists the commands, /quit exits."),
         }
         if !info.elsewhere.is_empty() {
             let words = format!(
-                "It is open in {} too, and what is said there belongs to it; /return in that chat leaves it to the terminal.",
+                "This conversation is also open in {}, and messages there belong to it; /return in that chat moves it \
+                 to the terminal only.",
                 info.elsewhere.join(", ")
             );
             self.screen.note(&words);
         }
         if info.alone {
             self.screen.note(match self.hosts.runs_one() {
-                true => "No host runs, so this terminal runs one without adapters until it leaves.",
+                true => "No host is running, so this terminal runs one without adapters until you exit.",
                 false => {
-                    "Another terminal runs the host, without adapters; when that leaves, this one goes on by itself."
+                    "Another terminal runs the host, without adapters; when that terminal exits, this one takes over."
                 }
             });
         }
@@ -248,10 +249,10 @@ impl Talk<'_> {
             Typed::Indicator(Some(sign)) => {
                 self.editor.set_sign(sign).await;
                 if sign == Sign::None {
-                    self.screen.note("The line does not show any more whether the agent works.");
+                    self.screen.note("Indicator: off.");
                 }
             }
-            Typed::Indicator(None) => self.screen.note("Use /indicator dots, /indicator arrow or /indicator none."),
+            Typed::Indicator(None) => self.screen.note("Usage: /indicator dots, /indicator arrow or /indicator none."),
             Typed::Choice(choice) => {
                 self.ask = None;
                 let event = self.speaker.chooses(&self.wire.info.chat, choice);
@@ -285,7 +286,7 @@ impl Talk<'_> {
     /// shows the code with which any chat can claim it.
     async fn hand_off(&mut self, instance: String) -> Then {
         let Some(session) = self.which_session().await else {
-            self.screen.note("Nothing was said here yet, so there is nothing to hand over.");
+            self.screen.note("This conversation has no messages yet, so there is nothing to hand off.");
             return Then::Go;
         };
         let request = if instance.is_empty() {
@@ -295,7 +296,7 @@ impl Talk<'_> {
         };
         // A refusal arrives at once, and then no progress is shown.
         let mut under_way = match &request {
-            ControlRequest::Handoff { instance, .. } => Some(format!("Handing over to {instance} …")),
+            ControlRequest::Handoff { instance, .. } => Some(format!("Handing off to {instance} …")),
             _ => None,
         };
         let told = tokio::time::sleep(REFUSED_WITHIN);
@@ -313,7 +314,8 @@ impl Talk<'_> {
                 news = self.wire.next() => match news {
                     News::Over(why) => {
                         self.over = Some(why);
-                        self.screen.note("Whether it was handed over is not known; the host went away.");
+                        self.screen.note("Lost the connection to the host, so the result of the handoff is unknown; \
+                                          `hermes-host handoff list --all` shows it.");
                         return Then::Go;
                     }
                     news => {
@@ -330,7 +332,7 @@ impl Talk<'_> {
             }
         };
         let Some(answer) = answer else {
-            self.screen.note("The host goes on with it; `hermes-host handoff list --all` shows how it ends.");
+            self.screen.note("The handoff continues; `hermes-host handoff list --all` shows the result.");
             return Then::Leave;
         };
         let words = match answer {
@@ -340,10 +342,12 @@ impl Talk<'_> {
                 return Then::Leave;
             }
             Ok(ControlReply::Handoff { handoff }) => handoff.message,
-            Ok(ControlReply::HandoffCode { message, .. }) => format!("To go on elsewhere, {message}."),
-            Ok(ControlReply::Error { message, .. }) => sentence(format!("Not handed over: {message}")),
-            Ok(_) => "Not handed over: the host answered with something else.".to_owned(),
-            Err(error) => format!("Whether it was handed over is not known ({error})."),
+            Ok(ControlReply::HandoffCode { message, .. }) => format!("To continue in another chat, {message}."),
+            Ok(ControlReply::Error { message, .. }) => sentence(format!("Handoff failed: {message}")),
+            Ok(_) => "Handoff failed: the host sent an unexpected answer.".to_owned(),
+            Err(error) => {
+                format!("The result of the handoff is unknown ({error}); `hermes-host handoff list --all` shows it.")
+            }
         };
         self.screen.note(&words);
         Then::Go
@@ -352,7 +356,7 @@ impl Talk<'_> {
     /// A host that is leaving accepts nothing; the next one gets the message.
     fn not_taken(&mut self, not_taken: NotTaken) -> Then {
         match self.unheard.judge(not_taken) {
-            Fate::Waits => self.screen.note("The host is leaving; the next one hears this."),
+            Fate::Waits => self.screen.note("The host is stopping; your message will be sent to the next one."),
             Fate::SayAgain(event) => self.say(*event),
             Fate::Lost(why) => self.screen.note(&sentence(format!("Not sent: {why}"))),
         }
@@ -377,7 +381,7 @@ impl Talk<'_> {
                 // The result arrives as the end of the turn.
                 tokio::spawn(stopping);
             }
-            None => self.screen.note("Ctrl-C again leaves, as /quit does."),
+            None => self.screen.note("Press Ctrl-C again or enter /quit to exit."),
         }
         Then::Go
     }
@@ -390,10 +394,10 @@ impl Talk<'_> {
         let next = Next::after(why, self.wire.info.alone);
         self.screen.note(match (next, why) {
             (Next::Nobody, _) => return Err(self.nobody_hears()),
-            (Next::OneOfUs, _) => "The terminal that ran the host left; the conversation goes on.",
-            (_, Some(Leaving::HandOver)) => "Another host takes over; the conversation goes on there.",
-            (_, Some(Leaving::Restart)) => "The host restarts.",
-            _ => "The host is gone. Waiting for it; Ctrl-C twice leaves.",
+            (Next::OneOfUs, _) => "The terminal that ran the host exited; the conversation continues.",
+            (_, Some(Leaving::HandOver)) => "Another host is taking over; the conversation continues there.",
+            (_, Some(Leaving::Restart)) => "The host is restarting.",
+            _ => "Lost the connection to the host. Reconnecting… (Ctrl-C twice to exit)",
         });
         self.show().await;
         let session = self.session.clone();
@@ -417,7 +421,7 @@ impl Talk<'_> {
                                 Typed::Said(text) => {
                                     let event = self.speaker.says(&self.wire.info.chat, text);
                                     if !self.unheard.keep(event) {
-                                        self.screen.note("Not sent: too much waits for the next host.");
+                                        self.screen.note("Not sent: too many messages are waiting for the host.");
                                     }
                                 }
                                 _ => {}
@@ -429,12 +433,13 @@ impl Talk<'_> {
                 }
             }
         };
-        self.wire = wire.map_err(|error| ChatError::HostGone(format!("no other one gave a seat ({error})")))?;
+        self.wire =
+            wire.map_err(|error| ChatError::HostGone(format!("no other host accepted this terminal ({error})")))?;
         self.screen.note(match (&session, self.wire.info.alone) {
-            (Some(_), false) => "A host runs again; this conversation goes on there.",
-            (None, false) => "A host runs again.",
-            (_, true) if self.hosts.runs_one() => "This terminal runs a host without adapters.",
-            (_, true) => "Another terminal runs the host, without adapters.",
+            (Some(_), false) => "The host is running again; this conversation continues.",
+            (None, false) => "The host is running again.",
+            (_, true) if self.hosts.runs_one() => "This terminal now runs the host, without adapters.",
+            (_, true) => "Another terminal now runs the host, without adapters.",
         });
         self.gather();
         for event in self.unheard.seated() {
@@ -465,7 +470,7 @@ impl Talk<'_> {
     fn is_in(&mut self, session: String) -> Then {
         let before = self.session.replace(session);
         if before.is_some() && before != self.session {
-            let words = self.session.as_ref().map(|session| format!("Session {session} from here on."));
+            let words = self.session.as_ref().map(|session| format!("Switched to session {session}."));
             self.screen.note(&words.unwrap_or_default());
         }
         Then::Go

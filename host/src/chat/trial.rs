@@ -102,8 +102,8 @@ async fn start(trial: Trial, stands: watch::Sender<Stand>) -> Result<(Speaker, O
 fn ended_early(ended: Result<Result<std::process::ExitCode, RunError>, tokio::task::JoinError>) -> ChatError {
     match ended {
         Ok(Err(error)) => error.into(),
-        Ok(Ok(_)) => ChatError::System("the host ended by itself; what it logged says why".to_owned()),
-        Err(error) => ChatError::System(format!("the host broke ({error})")),
+        Ok(Ok(_)) => ChatError::System("the host ended unexpectedly; see its log for the reason".to_owned()),
+        Err(error) => ChatError::System(format!("the host failed unexpectedly ({error})")),
     }
 }
 
@@ -140,7 +140,7 @@ async fn hold(
                     wire.shown(number, speaker.now_ms());
                 }
                 News::Turn(number, _) => wire.seen(number),
-                News::Over(_) => break Err(ChatError::System("the host ended by itself".to_owned())),
+                News::Over(_) => break Err(ChatError::System("the host ended unexpectedly".to_owned())),
             },
             () = speaker.interrupted() => break Ok(()),
             Ok(()) = stand.changed() => {}
@@ -200,7 +200,7 @@ fn note(instance: &str, seen: &Seen<'_>, stands: &watch::Sender<Stand>, last: &M
             match state {
                 AdapterState::Online { .. } | AdapterState::Degraded { .. } => _ = stands.send_replace(Stand::Up),
                 AdapterState::Failed { reason, mend } => {
-                    stands.send_replace(Stand::Failed(format!("{instance} gives up: {reason}; {mend}")));
+                    stands.send_replace(Stand::Failed(format!("{instance} failed: {reason}; {mend}")));
                 }
                 _ => {}
             }
@@ -224,7 +224,7 @@ fn tell(word: &str, words: &str) {
 fn heard(event: &[u8], answer: Result<&[u8], &CallError>) -> String {
     let event: Event = match serde_json::from_slice(event) {
         Ok(event) => event,
-        Err(error) => return format!("something that is no event: {error}"),
+        Err(error) => return format!("an invalid event: {error}"),
     };
     let mut words = String::new();
     if event.kind != EventKind::Message {
@@ -236,9 +236,9 @@ fn heard(event: &[u8], answer: Result<&[u8], &CallError>) -> String {
         words.push_str(&format!(" [{} files]", event.attachments.len()));
     }
     match answer {
-        Err(error) => words.push_str(&format!(" (not taken: {})", error.message)),
+        Err(error) => words.push_str(&format!(" (rejected: {})", error.message)),
         Ok(answer) if answer.windows(12).any(|bytes| bytes == b"duplicate_of") => {
-            words.push_str(&format!(" (heard before: {})", event.event_id));
+            words.push_str(&format!(" (duplicate: {})", event.event_id));
         }
         Ok(_) => {}
     }
@@ -262,11 +262,11 @@ fn sent(method: &str, call: &[u8], outcome: &SendOutcome) -> (&'static str, Stri
             "refused"
         }
         SendOutcome::NotSent { detail, .. } => {
-            words.push_str(&format!(" (it is tried again: {detail})"));
+            words.push_str(&format!(" (will be retried: {detail})"));
             "not sent"
         }
         SendOutcome::Unknown { detail, .. } => {
-            words.push_str(&format!(" (perhaps it arrived: {detail})"));
+            words.push_str(&format!(" (delivery unknown: {detail})"));
             "unknown"
         }
         _ => "unknown",
@@ -304,10 +304,10 @@ mod tests {
         let event = Event::message("m:1", Chat::dm("ann"), Sender::new("ann"), "hello");
         let json = serde_json::to_vec(&event).unwrap();
         assert_eq!(heard(&json, Ok(br#"{"inbox_id":1}"#)), "ann in the direct chat ann: hello");
-        assert!(heard(&json, Ok(br#"{"duplicate_of":1}"#)).ends_with("(heard before: m:1)"));
+        assert!(heard(&json, Ok(br#"{"duplicate_of":1}"#)).ends_with("(duplicate: m:1)"));
         let refused = CallError::new("invalid", "too long");
-        assert!(heard(&json, Err(&refused)).ends_with("(not taken: too long)"));
-        assert!(heard(b"{}", Ok(b"{}")).starts_with("something that is no event: "));
+        assert!(heard(&json, Err(&refused)).ends_with("(rejected: too long)"));
+        assert!(heard(b"{}", Ok(b"{}")).starts_with("an invalid event: "));
         let room = Chat::new(ChatType::Group, "g").named("#tea").in_thread("7");
         let edited = Event::message("e:1", room, Sender::new("1").named("Ann"), "x").of_kind(EventKind::Edited);
         assert_eq!(
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(*stand.borrow(), Stand::Up);
         let failed = AdapterState::Failed { reason: "the token is wrong".to_owned(), mend: "make another".to_owned() };
         note("x", &Seen::State(&failed), &stands, &last);
-        assert_eq!(*stand.borrow(), Stand::Failed("x gives up: the token is wrong; make another".to_owned()));
+        assert_eq!(*stand.borrow(), Stand::Failed("x failed: the token is wrong; make another".to_owned()));
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
         let told = |outcome: &SendOutcome| sent("send", &call, outcome);
         assert_eq!(told(&SendOutcome::delivered("1", 0)), ("sent", "to the direct chat ann: hello".to_owned()));
         let (word, words) = told(&SendOutcome::not_sent(None, WaitScope::Chat, "nobody is there"));
-        assert_eq!((word, words.ends_with("(it is tried again: nobody is there)")), ("not sent", true), "{words}");
+        assert_eq!((word, words.ends_with("(will be retried: nobody is there)")), ("not sent", true), "{words}");
         let (word, words) = told(&SendOutcome::refused(RefusalKind::TooLong, "9 at most"));
         assert_eq!((word, words.ends_with("(refused, too_long: 9 at most)")), ("refused", true), "{words}");
         assert_eq!(told(&SendOutcome::unknown("cut")).0, "unknown");

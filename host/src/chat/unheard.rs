@@ -105,7 +105,7 @@ mod tests {
 
     fn not_taken(text: &str, seat: u64) -> NotTaken {
         let event = Event::message(text, Chat::dm("1"), Sender::default(), text);
-        NotTaken { event, error: CallError::new("unavailable", "the host has gone"), seat }
+        NotTaken { event, error: CallError::new("unavailable", "lost the connection to the host"), seat }
     }
 
     fn texts(events: impl IntoIterator<Item = Event>) -> Vec<String> {
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(unheard.gather(), ["too long"]);
         while unheard.keep(not_taken("more", 0).event) {}
         let lost = unheard.judge(not_taken("too much", 0));
-        assert!(matches!(&lost, Fate::Lost(why) if why == "the host has gone"), "{lost:?}");
+        assert!(matches!(&lost, Fate::Lost(why) if why == "lost the connection to the host"), "{lost:?}");
         assert_eq!(unheard.seated().len(), UNHEARD_MAX);
     }
 }

@@ -173,7 +173,7 @@ impl Asking {
         let id = self.open.next.fetch_add(1, Ordering::Relaxed);
         let frame = Frame::call(id, method, payload);
         if !frame.fits() {
-            return Err(CallError::new("too_large", "that is too long for the host"));
+            return Err(CallError::new("too_large", "the message is too long for the host"));
         }
         let (tell, answer) = oneshot::channel();
         let mut calls = self.open.calls();
@@ -194,7 +194,7 @@ impl Asking {
 async fn answer(asked: Waiting) -> Result<Vec<u8>, CallError> {
     match tokio::time::timeout(ANSWER_WAIT, asked).await {
         Ok(Ok((status::OK, payload))) => Ok(payload),
-        Ok(Ok((status::BUSY, _))) => Err(CallError::new("busy", "the host has too much to do")),
+        Ok(Ok((status::BUSY, _))) => Err(CallError::new("busy", "the host is overloaded")),
         Ok(Ok((_, payload))) => Err(read(&payload).unwrap_or_else(|error| error)),
         Ok(Err(_)) => Err(gone()),
         Err(_) => Err(CallError::new("timeout", "the host does not answer")),
@@ -202,12 +202,12 @@ async fn answer(asked: Waiting) -> Result<Vec<u8>, CallError> {
 }
 
 fn gone() -> CallError {
-    CallError::new("unavailable", "the host has gone")
+    CallError::new("unavailable", "lost the connection to the host")
 }
 
 fn read<T: DeserializeOwned>(payload: &[u8]) -> Result<T, CallError> {
     serde_json::from_slice(payload)
-        .map_err(|error| CallError::new("invalid", format!("the host's answer cannot be read: {error}")))
+        .map_err(|error| CallError::new("invalid", format!("the answer of the host cannot be read: {error}")))
 }
 
 async fn write_out(mut writer: OwnedWriteHalf, mut queue: mpsc::Receiver<Out>) {

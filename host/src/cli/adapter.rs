@@ -121,7 +121,7 @@ fn describe(manifest: &Manifest) -> String {
     line("guarantee", vec![class(manifest)]);
     line("secrets", manifest.secrets.clone());
     line("variables", manifest.env.iter().map(|name| format!("{} ({})", name.name, name.key)).collect());
-    line("asks for", manifest.uses.clone());
+    line("uses", manifest.uses.clone());
     line("listens", manifest.listens.clone());
     line("connects", manifest.connects.clone());
     line("licence", vec![manifest.license.clone()].into_iter().filter(|word| !word.is_empty()).collect());
@@ -163,7 +163,7 @@ async fn add(context: &Context, file: &Path) -> Result<(), Failure> {
     let accepted =
         plugins::accept(&target, "adapter add", &settings).map_err(|error| Failure::failed(error.to_string()))?;
     say(&format!(
-        "{} {} is accepted (sha256 {}) and lies in {}",
+        "{} {} is accepted (sha256 {}) and installed as {}",
         accepted.id,
         accepted.version,
         accepted.sha256.get(..12).unwrap_or(&accepted.sha256),
@@ -183,7 +183,7 @@ async fn add(context: &Context, file: &Path) -> Result<(), Failure> {
 /// Accepts a library that passes every step of `adapter check`. The checks use a copy with the owner and mode that it
 /// will have in the folder; those of the original do not matter.
 async fn judged(file: &Path, id: &str, settings: &AdapterSettings) -> Result<(), Failure> {
-    let cannot = |error: std::io::Error| Failure::failed(format!("{} cannot be judged ({error})", file.display()));
+    let cannot = |error: std::io::Error| Failure::failed(format!("{} cannot be checked ({error})", file.display()));
     let folder = Scratch::make("add").map_err(cannot)?;
     let copied = folder.path.join(format!("{id}.so"));
     copy(file, &copied).map_err(cannot)?;
@@ -191,7 +191,7 @@ async fn judged(file: &Path, id: &str, settings: &AdapterSettings) -> Result<(),
         None => Ok(()),
         Some(why) => {
             let named = why.replace(&*copied.to_string_lossy(), &file.to_string_lossy());
-            Err(Failure::failed(format!("{named}; nothing was accepted")))
+            Err(Failure::failed(format!("{named}; the library was not accepted")))
         }
     }
 }
@@ -203,7 +203,7 @@ async fn remove(context: &Context, id: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(error.to_string()))?;
     if files.is_empty() && !forgotten {
         return Err(Failure::failed(format!(
-            "no library of the id {id:?} lies in the plugins folder; `hermes-host adapter list` shows what does"
+            "no library in the plugins folder has the id {id:?}; `hermes-host adapter list` shows the libraries"
         )));
     }
     for file in &files {
@@ -211,7 +211,7 @@ async fn remove(context: &Context, id: &str) -> Result<(), Failure> {
             .map_err(|error| Failure::failed(format!("{} cannot be removed ({error})", file.display())))?;
     }
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    say(&format!("{id} is removed ({})", if names.is_empty() { "its hash only".to_owned() } else { names.join(", ") }))
+    say(&format!("{id} was removed ({})", if names.is_empty() { "only its hash".to_owned() } else { names.join(", ") }))
 }
 
 /// Returns the settings that concern files. A wrong or missing key of an adapter or of the agent is ignored.
@@ -237,7 +237,7 @@ fn in_folders(settings: &AdapterSettings, id: &str) -> Vec<PathBuf> {
 /// Copies a file atomically: the target is either the old file or the complete new one.
 pub(super) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     if fs::metadata(from)?.len() > LIBRARY_BYTES_MAX {
-        return Err(std::io::Error::other(format!("it is larger than {LIBRARY_BYTES_MAX} bytes")));
+        return Err(std::io::Error::other(format!("the file is larger than {LIBRARY_BYTES_MAX} bytes")));
     }
     let folder = to.parent().unwrap_or(Path::new("."));
     // The home may be created here, with access for its owner only.

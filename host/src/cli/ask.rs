@@ -50,8 +50,8 @@ fn environment_of(pid: u32) -> Option<BTreeMap<String, String>> {
 /// Returns the failure for a host that holds the lock but has no reachable socket.
 pub(super) fn deaf(home: &Path, pid: u32) -> Failure {
     Failure::no_host(format!(
-        "the host of {} (process {pid}) cannot be asked: it is starting or stopping, or somebody removed its control \
-         socket; in that case `kill {pid}` stops it, and `hermes-host run` starts another",
+        "the host of {} (process {pid}) does not accept commands: it is starting or stopping, or its control socket \
+         was removed; in that case stop it with `kill {pid}` and start it again with `hermes-host run`",
         home.display()
     ))
 }
@@ -69,7 +69,7 @@ pub async fn host_or_store(context: &Context, request: &ControlRequest) -> Resul
 async fn store(home: &Path, request: &ControlRequest) -> Result<ControlReply, Failure> {
     let database = home.join("state.db");
     if !database.is_file() {
-        let sentence = format!("{} does not exist; `hermes-host run` makes it", database.display());
+        let sentence = format!("{} does not exist; `hermes-host run` creates it", database.display());
         return Err(Failure::failed(sentence));
     }
     let lock = HostLock::take(home).map_err(|error| in_use(&error))?;
@@ -83,7 +83,7 @@ async fn store(home: &Path, request: &ControlRequest) -> Result<ControlReply, Fa
 /// Reports a lock that cannot be taken.
 pub(super) fn in_use(error: &LockError) -> Failure {
     match error {
-        LockError::Held { .. } => Failure::failed(format!("{error}; it is starting or stopping, try again")),
+        LockError::Held { .. } => Failure::failed(format!("{error}; it is starting or stopping; try again")),
         error => Failure::failed(error.to_string()),
     }
 }
@@ -107,7 +107,10 @@ pub async fn done(context: &Context, request: &ControlRequest) -> Result<(), Fai
 pub fn unexpected(reply: &ControlReply) -> Failure {
     let kind = serde_json::to_value(reply).ok();
     let kind = kind.as_ref().and_then(|reply| reply.get("type")).and_then(serde_json::Value::as_str).unwrap_or("?");
-    Failure::failed(format!("the host answered with `{kind}`, which this program did not ask for; restart the host"))
+    Failure::failed(format!(
+        "the host sent the unexpected answer `{kind}`; restart the host, which may be of another \
+         version"
+    ))
 }
 
 /// Prints one line.

@@ -93,7 +93,7 @@ pub(super) async fn certify(context: &Context, trial: Trial, here: bool) -> Resu
     let tried = tokio::select! {
         tried = in_children(context, &trial, isolations) => tried?,
         // Dropping the other future removes its folder and its child.
-        () = ended() => return Err(Failure::failed("it was ended before its last case")),
+        () = ended() => return Err(Failure::failed("the test run was ended before its last case")),
     };
     let manifest = plugins::inspect(&context.sources.cwd.join(&trial.file));
     let manifest = manifest.map_err(|error| Failure::failed(error.to_string()))?;
@@ -116,7 +116,7 @@ fn known(cases: &[String]) -> Result<(), Failure> {
     let Some(wrong) = cases.iter().find(|wanted| ids().all(|id| id != wanted.as_str())) else { return Ok(()) };
     let hint = match nearest(wrong, ids()) {
         Some(near) => format!("did you mean {near:?}?"),
-        None => format!("there are {}", ids().collect::<Vec<_>>().join(", ")),
+        None => format!("the cases are {}", ids().collect::<Vec<_>>().join(", ")),
     };
     Err(Failure::usage(format!("no case has the id {wrong:?}; {hint}")))
 }
@@ -125,7 +125,7 @@ fn known(cases: &[String]) -> Result<(), Failure> {
 fn said(tried: &[Tried], cases: &[String]) -> String {
     match verdict(tried) {
         Certified::No => Certified::No.to_string(),
-        _ if !cases.is_empty() => "nothing failed of the cases that were asked for".to_owned(),
+        _ if !cases.is_empty() => "none of the selected cases failed".to_owned(),
         whole => whole.to_string(),
     }
 }
@@ -140,7 +140,7 @@ async fn ended() {
 }
 
 async fn in_children(context: &Context, trial: &Trial, isolations: Vec<Isolation>) -> Result<Vec<Tried>, Failure> {
-    let cannot = |error| Failure::failed(format!("no folder can be made for it ({error})"));
+    let cannot = |error| Failure::failed(format!("the temporary folder cannot be created ({error})"));
     let scratch = Scratch::make("certify").map_err(cannot)?;
     let mut tried = Vec::new();
     for isolation in isolations {
@@ -170,7 +170,7 @@ async fn inside(context: &Context, trial: &Trial, isolation: Isolation) -> Resul
     // The state of the test is kept outside of the home.
     let home = std::env::temp_dir().join(format!("hermes-certify-{}", std::process::id()));
     let made = std::fs::DirBuilder::new().mode(0o700).create(&home);
-    made.map_err(|error| Failure::failed(format!("{} cannot be made ({error})", home.display())))?;
+    made.map_err(|error| Failure::failed(format!("{} cannot be created ({error})", home.display())))?;
     settings.home.clone_from(&home);
     let tell = |outcome: &Outcome| {
         let line = serde_json::to_string(&line(outcome)).expect("a line is always JSON");
@@ -196,7 +196,8 @@ async fn in_child(
     command.args(words(context, trial, isolation)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // The child's temporary files are removed with this folder.
     command.env("TMPDIR", &scratch.path).kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| Failure::failed(format!("no child can be started ({error})")))?;
+    let mut child =
+        command.spawn().map_err(|error| Failure::failed(format!("the test process cannot be started ({error})")))?;
     let (mut lines, mut complained) = (Vec::new(), Vec::new());
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let ended = tokio::time::timeout(TRIAL_WAIT, async {
@@ -235,7 +236,7 @@ async fn in_child(
         Err(_) => format!("it did not end within {} s", TRIAL_WAIT.as_secs()),
     };
     let detail = one_line(&format!("{how}: {complained}"), SEEN_CHARS_MAX);
-    let sentence = "the library lets the process live that runs it".to_owned();
+    let sentence = "the library does not end the process that runs it".to_owned();
     lines.push(Line { id: "survives".to_owned(), sentence, verdict: "crashed".to_owned(), detail, aside: Vec::new() });
     Ok(lines)
 }
@@ -306,7 +307,7 @@ fn shown(report: &Report) -> String {
     }
     text.push_str(&format!("{}\n", report.verdict));
     if !report.not_asked.is_empty() {
-        text.push_str(&format!("not asked: {}\n", report.not_asked.join(", ")));
+        text.push_str(&format!("not tested: {}\n", report.not_asked.join(", ")));
     }
     text
 }
@@ -329,7 +330,7 @@ mod tests {
     #[test]
     fn one_case_that_failed_or_crashed_is_enough() {
         assert_eq!(verdict(&tried("passed", "")), Certified::Whole);
-        assert_eq!(verdict(&tried("skipped", "it opens no threads")), Certified::Whole);
+        assert_eq!(verdict(&tried("skipped", "the adapter does not open threads")), Certified::Whole);
         assert_eq!(verdict(&tried("skipped", NO_STAGE)), Certified::ContractOnly);
         assert_eq!(verdict(&tried("failed", "nothing")), Certified::No);
         assert_eq!(verdict(&tried("crashed", "signal: 11")), Certified::No);
@@ -339,7 +340,7 @@ mod tests {
     fn whoever_asks_for_some_cases_is_certified_by_nothing() {
         let some = ["connects".to_owned()];
         assert_eq!(said(&tried("passed", ""), &[]), "certified");
-        assert_eq!(said(&tried("passed", ""), &some), "nothing failed of the cases that were asked for");
+        assert_eq!(said(&tried("passed", ""), &some), "none of the selected cases failed");
         assert_eq!(said(&tried("failed", ""), &some), "not certified");
         known(&some).unwrap();
         assert!(known(&["conects".to_owned()]).is_err());
@@ -351,7 +352,7 @@ mod tests {
         let report = Report { verdict: "not certified".to_owned(), isolations, not_asked: vec!["edit", "typing"] };
         assert_eq!(
             shown(&report),
-            "process\n  passed   connects: it connects\n  failed   connects: it connects (no event)\n           stage: gone\nnot certified\nnot asked: edit, typing\n"
+            "process\n  passed   connects: it connects\n  failed   connects: it connects (no event)\n           stage: gone\nnot certified\nnot tested: edit, typing\n"
         );
     }
 }

@@ -52,7 +52,7 @@ fn with_standard_input(message: String) -> Result<String, Failure> {
     if input.is_terminal() {
         return match is_all {
             true => {
-                Err(Failure::usage("`-m -` reads the message from standard input; pipe one in, or write it behind -m"))
+                Err(Failure::usage("`-m -` reads the message from standard input; pipe one in, or write it after -m"))
             }
             false => Ok(message),
         };
@@ -62,7 +62,7 @@ fn with_standard_input(message: String) -> Result<String, Failure> {
         Err(why) if is_all => return Err(Failure::failed(why)),
         Err(why) => {
             // A closed standard error is ignored.
-            let _ = writeln!(io::stderr(), "{why}; it is not part of the message");
+            let _ = writeln!(io::stderr(), "{why}; it is not included in the message");
             return Ok(message);
         }
     };
@@ -90,7 +90,7 @@ fn read_input(wait: Option<Duration>) -> Result<Vec<u8>, String> {
         Some(wait) => pieces.recv_timeout(wait),
         None => pieces.recv().map_err(|_| RecvTimeoutError::Disconnected),
     };
-    let first = first.map_err(|_| format!("standard input sent nothing within {} s", INPUT_WAIT.as_secs()))?;
+    let first = first.map_err(|_| format!("standard input provided no data within {} s", INPUT_WAIT.as_secs()))?;
     for piece in std::iter::once(first).chain(pieces) {
         bytes.extend(piece.map_err(|error| format!("standard input cannot be read ({error})"))?);
     }
@@ -100,12 +100,13 @@ fn read_input(wait: Option<Duration>) -> Result<Vec<u8>, String> {
 /// Joins the message of the command line and the bytes of standard input.
 fn combined(message: &str, input: Vec<u8>) -> Result<String, String> {
     if input.len() as u64 > INPUT_BYTES_MAX {
-        return Err(format!("standard input is longer than {INPUT_BYTES_MAX} bytes; send less of it"));
+        return Err(format!("standard input is longer than {INPUT_BYTES_MAX} bytes; send less"));
     }
-    let input = String::from_utf8(input).map_err(|_| "standard input is not UTF-8 text; send text".to_owned())?;
+    let input =
+        String::from_utf8(input).map_err(|_| "standard input is not UTF-8 text; convert it to UTF-8".to_owned())?;
     let input = input.trim_start_matches('\u{feff}').trim_end();
     match (message, input) {
-        ("-", "") => Err("standard input is empty; pipe a message in, or write it behind -m".to_owned()),
+        ("-", "") => Err("standard input is empty; pipe a message in, or write it after -m".to_owned()),
         ("-", input) => Ok(input.to_owned()),
         (message, "") => Ok(message.to_owned()),
         (message, input) => Ok(format!("{message}\n\n{input}")),

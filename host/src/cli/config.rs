@@ -53,7 +53,10 @@ fn warn_of_another(context: &Context, config: &config::Config) {
             .file
             .as_ref()
             .map_or_else(|| "the built-in configuration".to_owned(), |file| file.display().to_string());
-        warn(&[format!("./plugins.toml was not read, {file} was; `--config .` reads the file of this folder")]);
+        warn(&[format!(
+            "./plugins.toml was not read, because {file} was; pass `--config .` to read the file of this \
+             folder"
+        )]);
     }
 }
 
@@ -69,10 +72,10 @@ async fn check(context: &Context) -> Result<(), Failure> {
     }
     let file = match &prepared.config.file {
         Some(file) => file.display().to_string(),
-        None => "no plugins.toml was found, the built-in configuration is used".to_owned(),
+        None => "no plugins.toml found, using the built-in configuration".to_owned(),
     };
     if let Some(proxy) = prepared.config.proxy_line() {
-        say(&format!("proxy: {proxy}; this machine is connected directly"))?;
+        say(&format!("proxy: {proxy}; connections to this machine are direct"))?;
     }
     for plan in &prepared.plans {
         if let Some(proxy) = prepared.config.own_proxy_line(&plan.instance) {
@@ -126,7 +129,7 @@ async fn libraries(
         };
         match schema {
             Ok(schema) => drop(schemas.insert(manifest.id.clone(), schema)),
-            Err(error) => warn(&[format!("the keys of {} are not shown: {error}", manifest.id)]),
+            Err(error) => warn(&[format!("the keys of {} cannot be shown: {error}", manifest.id)]),
         }
     }
     (manifests, schemas)

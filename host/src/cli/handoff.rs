@@ -78,7 +78,7 @@ fn listing(handoffs: &[HandoffInfo], now_ms: i64) -> String {
             handoff.why.clone().unwrap_or_default(),
         ]);
     }
-    table.render("no conversation is on its way; --all shows those that arrived or stayed")
+    table.render("no handoffs in progress; --all also shows completed and failed ones")
 }
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
              20260101_1  trip   one:home  running  10 s ago\n\
              20260101_1  trip   one:home  failed   10 s ago  took too long\n"
         );
-        assert!(listing(&[], 0).starts_with("no conversation is on its way"));
+        assert!(listing(&[], 0).starts_with("no handoffs in progress"));
     }
 
     #[test]

@@ -205,7 +205,7 @@ fn block_on_host<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is passed to `map_err`")]
 fn no_runtime(error: std::io::Error) -> Failure {
-    Failure::failed(format!("the system gives no runtime ({error})"))
+    Failure::failed(format!("the async runtime cannot be started ({error})"))
 }
 
 #[cfg(test)]

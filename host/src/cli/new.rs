@@ -33,7 +33,7 @@ const FILES: [(&str, &str); 8] = [
 ];
 
 /// The text that is appended to the template's `Cargo.toml`.
-const OWN_WORKSPACE: &str = "\n# It stands for itself, wherever its folder lies.\n[workspace]\n";
+const OWN_WORKSPACE: &str = "\n# This crate is a workspace of its own, wherever its folder is.\n[workspace]\n";
 
 /// The SDK dependency of the template.
 const SDK_OF_TEMPLATE: &str = r#"path = "..""#;
@@ -54,17 +54,17 @@ pub fn new(context: &Context, name: &str, path: Option<&Path>, sdk: Option<&str>
     let shown = path.map_or_else(|| names.crate_name.clone(), |path| path.display().to_string());
     let library = format!("target/debug/lib{}.so", names.library());
     say(&format!(
-        "{} holds an adapter with the id {}; it has the SDK from {}.\n\n  cd {shown}\n  cargo build\n  cargo test\n  \
+        "Created {} for an adapter with the id {}, with the SDK from {}.\n\n  cd {shown}\n  cargo build\n  cargo test\n  \
          hermes-host adapter try {library}\n  hermes-host adapter certify {library} --sample testdata/certify.toml\n\n\
-         src/lib.rs is the place to begin; adapter-sdk/GUIDE.md goes on from there.",
+         Start with src/lib.rs; continue with adapter-sdk/GUIDE.md.",
         folder.display(),
         names.id(),
         sdk.shown(),
     ))
 }
 
-const NO_SDK: &str = "nothing says where the SDK is: it is in no registry yet, and this program does not lie in a \
-                      checkout; name one with `--sdk PATH`, or a git address with `--sdk URL#TAG`";
+const NO_SDK: &str = "the SDK was not found: it is in no registry yet, and this program is not in a checkout; pass a \
+                      checkout with `--sdk PATH` or a git URL with `--sdk URL#TAG`";
 
 /// The names of a crate.
 struct Names {
@@ -83,12 +83,12 @@ impl Names {
             && !["--", "__", "-_", "_-"].iter().any(|twice| name.contains(twice));
         if !fits {
             return Err(format!(
-                "{name:?} is no name of an adapter: write small letters, digits and single dashes, at most \
-                 {NAME_BYTES_MAX}, a letter first, such as my-chat"
+                "{name:?} is not a valid adapter name: use lowercase letters, digits and single dashes, at most \
+                 {NAME_BYTES_MAX} characters, beginning with a letter, such as my-chat"
             ));
         }
         if name == RESERVED {
-            return Err(format!("{name:?} is the host's own; write another name, such as my-{name}"));
+            return Err(format!("{name:?} is reserved for the host; choose another name, such as my-{name}"));
         }
         Ok(Self { crate_name: name.replace('_', "-") })
     }
@@ -163,7 +163,7 @@ impl Sdk {
         }
         let path = cwd.join(words);
         [path.join(SDK_FOLDER), path.clone()].into_iter().find_map(|folder| Self::in_folder(&folder)).ok_or_else(|| {
-            format!("{} is no checkout of hermes-host: no {SDK_FOLDER}/Cargo.toml lies in it", path.display())
+            format!("{} is not a checkout of hermes-host: it has no {SDK_FOLDER}/Cargo.toml", path.display())
         })
     }
 
@@ -185,7 +185,8 @@ impl Sdk {
         let quoted = |text: &str| toml::Value::from(text).to_string();
         Ok(match self {
             Self::Folder(path) => {
-                let path = path.to_str().ok_or_else(|| format!("{} is no text, which cargo needs", path.display()))?;
+                let path =
+                    path.to_str().ok_or_else(|| format!("{} is not UTF-8, which cargo requires", path.display()))?;
                 format!("path = {}", quoted(path))
             }
             Self::Git { url, tag: None } => format!("git = {}", quoted(url)),
@@ -204,16 +205,16 @@ impl Sdk {
 /// Creates the folder with all files, or nothing.
 fn make(folder: &Path, names: &Names, sdk: &Sdk) -> Result<(), String> {
     if folder.symlink_metadata().is_ok() {
-        return Err(format!("{} exists already; name another folder with --path", folder.display()));
+        return Err(format!("{} already exists; choose another folder with --path", folder.display()));
     }
     let dependency = sdk.dependency()?;
-    let file_name = folder.file_name().ok_or_else(|| format!("{} names no folder", folder.display()))?;
+    let file_name = folder.file_name().ok_or_else(|| format!("{} is not a folder name", folder.display()))?;
     let unfinished = folder.with_file_name(format!(".{}.{}", file_name.to_string_lossy(), std::process::id()));
     let made = write_all(&unfinished, names, &dependency).and_then(|()| fs::rename(&unfinished, folder));
     made.map_err(|error| {
         // The folder may not exist yet.
         let _ = fs::remove_dir_all(&unfinished);
-        format!("{} cannot be made ({error})", folder.display())
+        format!("{} cannot be created ({error})", folder.display())
     })
 }
 
@@ -285,8 +286,8 @@ mod tests {
         let (names, sdk) = (Names::of("x").unwrap(), Sdk::Folder("/sdk".into()));
         let there = world.path().join("there");
         fs::create_dir(&there).unwrap();
-        assert!(make(&there, &names, &sdk).unwrap_err().contains("exists already"));
-        assert!(make(&world.path().join("gone/x"), &names, &sdk).unwrap_err().contains("cannot be made"));
+        assert!(make(&there, &names, &sdk).unwrap_err().contains("already exists"));
+        assert!(make(&world.path().join("gone/x"), &names, &sdk).unwrap_err().contains("cannot be created"));
         let left: Vec<_> = fs::read_dir(world.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["there"]);
         assert_eq!(fs::read_dir(&there).unwrap().count(), 0);
@@ -298,7 +299,7 @@ mod tests {
         let folder = Sdk::Folder(checkout.join("adapter-sdk"));
         assert_eq!(Sdk::named(".", &checkout), Ok(Sdk::Folder(checkout.join("adapter-sdk"))));
         assert_eq!(Sdk::named("adapter-sdk", &checkout), Ok(folder));
-        assert!(Sdk::named("host", &checkout).unwrap_err().contains("no checkout"));
+        assert!(Sdk::named("host", &checkout).unwrap_err().contains("not a checkout"));
         let git = Sdk::Git { url: "https://example.org/h".to_owned(), tag: None };
         assert_eq!(Sdk::named("https://example.org/h", &checkout), Ok(git));
         assert_eq!(Sdk::around(Some(&checkout.join("tests/src"))), Some(Sdk::Folder(checkout.join("adapter-sdk"))));

@@ -45,7 +45,8 @@ pub async fn done(context: &Context, request: &ControlRequest) -> Result<(), Fai
 async fn offline(context: &Context, home: &Path, request: &ControlRequest) -> Result<ControlReply, Failure> {
     if [MARK, CONTROL_TOKEN].iter().any(|name| context.sources.env.contains_key(*name)) {
         return Err(Failure::failed(
-            "a host started this process, and no host runs; run the command in a terminal that the host did not start",
+            "a host started this process, and no host is running; run the command in a terminal that was not started \
+             by the host",
         ));
     }
     let config = configured(context)?;
@@ -98,7 +99,7 @@ fn work(config: &Config, loaded: Loaded, request: &ControlRequest, now_ms: i64) 
         },
         ControlRequest::AdapterEnable { instance } => switch(config, instance, true),
         ControlRequest::AdapterDisable { instance } => switch(config, instance, false),
-        _ => (ControlReply::error(ErrorKind::Refused, "this request needs a running host"), Vec::new()),
+        _ => (ControlReply::error(ErrorKind::Refused, "this command requires a running host"), Vec::new()),
     }
 }
 
@@ -108,12 +109,12 @@ fn switch(config: &Config, instance: String, on: bool) -> (ControlReply, Vec<Cha
     }
     let section = config.adapters.get(&instance).and_then(|section| section.enabled);
     if section.is_some_and(|enabled| enabled != on) {
-        let words = format!("`enabled` in [adapter.{instance}] says otherwise; change it there");
+        let words = format!("`enabled` in [adapter.{instance}] has the opposite value; change it there");
         return (ControlReply::error(ErrorKind::Refused, words), Vec::new());
     }
     let words = match on {
-        true => format!("{instance} starts with the next host."),
-        false => format!("{instance} stays off when the next host starts."),
+        true => format!("{instance} starts at the next start of the host."),
+        false => format!("{instance} stays off at the next start of the host."),
     };
     (ControlReply::done(words), vec![Change::AdapterEnabled { instance, on }])
 }
@@ -127,7 +128,7 @@ fn unknown(config: &Config, instance: &str) -> Option<ControlReply> {
     let hint = match nearest(instance, names.iter().copied()) {
         Some(near) => format!("; did you mean {near:?}?"),
         None if names.is_empty() => "; no adapter is configured".to_owned(),
-        None => format!("; there are {}", names.join(", ")),
+        None => format!("; the instances are {}", names.join(", ")),
     };
     Some(ControlReply::error(ErrorKind::NotFound, format!("there is no instance {instance:?}{hint}")))
 }

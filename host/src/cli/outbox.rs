@@ -26,7 +26,7 @@ const TEXT_BYTES_MAX: u64 = 256 * 1024;
 pub async fn send(context: &Context, args: SendArgs) -> Result<(), Failure> {
     let text = if args.text == "-" { read_text()? } else { args.text };
     if text.trim().is_empty() && args.file.is_none() {
-        return Err(Failure::usage("there is nothing to send; write a text"));
+        return Err(Failure::usage("nothing to send; write a text or pass a file"));
     }
     // The host may have another working folder.
     let absolute = |path| {
@@ -45,7 +45,7 @@ pub async fn send(context: &Context, args: SendArgs) -> Result<(), Failure> {
         ControlReply::Owed { delivery, note } => {
             let note = note.map(|note| format!("\n{note}")).unwrap_or_default();
             say(&format!(
-                "owed to {target} as delivery {delivery}; `hermes-host outbox show {delivery}` says whether it \
+                "queued for {target} as delivery {delivery}; `hermes-host outbox show {delivery}` shows whether it \
                  arrived{note}"
             ))
         }
@@ -94,10 +94,11 @@ impl Sent {
         match self.state.as_str() {
             "delivered" => format!("delivered (delivery {id})"),
             "refused" | "abandoned" => {
-                format!("not delivered{why}; `hermes-host outbox retry {id}` tries delivery {id} again")
+                format!("not delivered{why}; `hermes-host outbox retry {id}` retries delivery {id}")
             }
             _ => format!(
-                "not delivered yet; the host tries on, `hermes-host outbox show {id}` says how delivery {id} stands"
+                "not delivered yet; the host keeps retrying; `hermes-host outbox show {id}` shows the state of \
+                 delivery {id}"
             ),
         }
     }
@@ -133,9 +134,9 @@ fn read_text() -> Result<String, Failure> {
     std::io::stdin()
         .take(TEXT_BYTES_MAX + 1)
         .read_to_string(&mut text)
-        .map_err(|error| Failure::failed(format!("the standard input cannot be read ({error})")))?;
+        .map_err(|error| Failure::failed(format!("standard input cannot be read ({error})")))?;
     if text.len() as u64 > TEXT_BYTES_MAX {
-        return Err(Failure::failed(format!("the text is longer than {TEXT_BYTES_MAX} bytes; send it in pieces")));
+        return Err(Failure::failed(format!("the text is longer than {TEXT_BYTES_MAX} bytes; send it in parts")));
     }
     Ok(text)
 }
@@ -161,7 +162,7 @@ async fn list(context: &Context, all: bool, Listed { limit, json }: Listed) -> R
 }
 
 fn listing(deliveries: &[DeliveryInfo], now_ms: i64) -> String {
-    let mut table = Table::new(&["DELIVERY", "TO", "PURPOSE", "STATE", "ARRIVED", "SINCE", "TRIED", "NEXT", "WHY"]);
+    let mut table = Table::new(&["DELIVERY", "TO", "PURPOSE", "STATE", "ARRIVED", "SINCE", "RETRIES", "NEXT", "WHY"]);
     for delivery in deliveries {
         table.row([
             delivery.id.to_string(),
@@ -175,13 +176,13 @@ fn listing(deliveries: &[DeliveryInfo], now_ms: i64) -> String {
             delivery.why.clone().unwrap_or_default(),
         ]);
     }
-    table.render("nothing is owed and nothing was given up; --all shows settled deliveries too")
+    table.render("no owed or abandoned deliveries; --all also shows settled ones")
 }
 
 /// Returns the state of a delivery in one word for people; `--json` has the word of the store.
 fn state(delivery: &DeliveryInfo) -> &str {
     match delivery.state.as_str() {
-        "drafting" => "growing",
+        "drafting" => "writing",
         // All parts are settled: delivered or refused.
         "settled" if delivery.why.is_none() => "delivered",
         "settled" => "refused",
@@ -201,8 +202,8 @@ fn next(at_ms: Option<i64>, now_ms: i64) -> String {
 
 fn until(delivery: &DeliveryInfo, now_ms: i64) -> String {
     match delivery.state.as_str() {
-        "owed" if delivery.deadline_ms <= now_ms => "not any more".to_owned(),
-        "owed" => format!("for {} more", span(delivery.deadline_ms - now_ms)),
+        "owed" if delivery.deadline_ms <= now_ms => "expired".to_owned(),
+        "owed" => format!("{} left", span(delivery.deadline_ms - now_ms)),
         _ => String::new(),
     }
 }
@@ -237,14 +238,14 @@ fn render(delivery: &DeliveryInfo, parts: &[PartInfo], now_ms: i64) -> String {
     let details: String = details.collect();
     let below = if details.is_empty() { String::new() } else { format!("{details}\n") };
     format!(
-        "delivery {} to {}:{} ({}) is {}{why}, begun {}\n\n{}{below}",
+        "delivery {} to {}:{} ({}) is {}{why}, started {}\n\n{}{below}",
         delivery.id,
         delivery.instance,
         delivery.chat,
         delivery.purpose,
         state(delivery),
         ago(now_ms, delivery.since_ms),
-        table.render("it has no parts")
+        table.render("the delivery has no parts")
     )
 }
 
@@ -271,15 +272,15 @@ mod tests {
         all[1].next_try_ms = Some(18_000);
         assert_eq!(
             listing(&all, 11_000),
-            "DELIVERY  TO     PURPOSE  STATE      ARRIVED  SINCE     TRIED          NEXT    WHY\n\
-             6         one:5  reply    growing             10 s ago\n\
-             5         one:5  reply    owed       1 of 2   10 s ago  for 50 s more  in 7 s\n\
+            "DELIVERY  TO     PURPOSE  STATE      ARRIVED  SINCE     RETRIES    NEXT    WHY\n\
+             6         one:5  reply    writing             10 s ago\n\
+             5         one:5  reply    owed       1 of 2   10 s ago  50 s left  in 7 s\n\
              4         one:5  reply    delivered  1 of 1   10 s ago\n\
-             3         one:5  reply    refused    0 of 1   10 s ago                         refused (forbidden): blocked\n\
-             2         one:5  reply    abandoned  0 of 1   10 s ago                         doubtful twice\n"
+             3         one:5  reply    refused    0 of 1   10 s ago                     refused (forbidden): blocked\n\
+             2         one:5  reply    abandoned  0 of 1   10 s ago                     doubtful twice\n"
         );
-        assert!(listing(&all[1..2], 62_000).contains("not any more"), "its deadline has passed");
-        assert!(listing(&[], 0).starts_with("nothing is owed"));
+        assert!(listing(&all[1..2], 62_000).contains("expired"), "its deadline has passed");
+        assert!(listing(&[], 0).starts_with("no owed or abandoned deliveries"));
     }
 
     #[test]
@@ -301,7 +302,7 @@ mod tests {
         let shown = render(&serde_json::from_value(delivery).unwrap(), &parts, 11_000);
         assert_eq!(
             shown,
-            "delivery 7 to one:5 (reply) is owed, begun 10 s ago\n\n\
+            "delivery 7 to one:5 (reply) is owed, started 10 s ago\n\n\
              PART     STATE      TRIES  NEXT    MESSAGE  TEXT\n\
              preview  delivered  0                       t0\n\
              1        delivered  1              m1       t1\n\

@@ -50,5 +50,5 @@ fn render(requests: &[PairingInfo], grants: &[GrantInfo], now_ms: i64) -> String
             ago(now_ms, grant.since_ms),
         ]);
     }
-    format!("{}\n{}", open.render("nobody is asking"), granted.render("nobody was paired"))
+    format!("{}\n{}", open.render("no open requests"), granted.render("no paired users"))
 }

@@ -52,12 +52,12 @@ pub fn called(given: &Given) -> Option<PathBuf> {
 /// Replaces this process by the program with the same arguments; the file may be a new version. Returns only if that
 /// fails.
 fn start_again(started: &Started) -> Failure {
-    tracing::info!("the host starts itself again");
+    tracing::info!("restarting the host");
     let why = match &started.program {
         Some(program) => Command::new(program).args(&started.args).exec().to_string(),
-        None => "the system does not say where its program lies".to_owned(),
+        None => "the path of the program is unknown".to_owned(),
     };
-    Failure::to_start_again(format!("the host cannot start itself again ({why}); start it with `hermes-host run`"))
+    Failure::to_start_again(format!("the host cannot restart itself ({why}); start it with `hermes-host run`"))
 }
 
 /// A configuration error ends with 78, so that no service manager restarts the host.

@@ -24,7 +24,8 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // A folder that cannot be removed is reported, because it may contain a key.
         if let Err(error) = fs::remove_dir_all(&self.path) {
-            let _ = writeln!(std::io::stderr(), "{} is left behind ({error})", self.path.display());
+            let _ =
+                writeln!(std::io::stderr(), "the temporary folder {} cannot be removed ({error})", self.path.display());
         }
     }
 }

@@ -23,7 +23,7 @@ pub async fn session(context: &Context, command: SessionCommand) -> Result<(), F
         SessionCommand::End { session } => ask::done(context, &ControlRequest::SessionEnd { session }).await,
         SessionCommand::Delete { session, yes } => {
             if !yes {
-                confirm(&format!("delete the session {session:?} and its messages for ever? [y/N] "))?;
+                confirm(&format!("permanently delete the session {session:?} and its messages? [y/N] "))?;
             }
             ask::done(context, &ControlRequest::SessionDelete { session }).await
         }
@@ -48,7 +48,7 @@ async fn list(context: &Context, all: bool, Listed { limit, json }: Listed) -> R
             ended(session),
         ]);
     }
-    print(&table.render("no sessions; --all shows ended ones too"))
+    print(&table.render("no open sessions; --all also shows ended ones"))
 }
 
 async fn show(context: &Context, session: String, limit: u32, json: bool) -> Result<(), Failure> {
@@ -102,13 +102,13 @@ async fn search(context: &Context, query: String, limit: u32, json: bool) -> Res
             hit.snippet.clone(),
         ]);
     }
-    print(&table.render("no message has these words"))
+    print(&table.render("no message contains these words"))
 }
 
 /// Asks for confirmation; a script has to pass `--yes`.
 fn confirm(question: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
-        return Err(Failure::usage("nobody is there to ask; add --yes"));
+        return Err(Failure::usage("not a terminal, so confirmation is not possible; add --yes to confirm"));
     }
     let mut answer = String::new();
     let asked = io::stderr().write_all(question.as_bytes()).and_then(|()| io::stdin().lock().read_line(&mut answer));

@@ -60,7 +60,7 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
         host.home,
         host.config
             .clone()
-            .unwrap_or_else(|| format!("built-in; `{}` writes a file to change", write_sample(&host.home))),
+            .unwrap_or_else(|| format!("built-in; `{}` creates a file to edit", write_sample(&host.home))),
         status.agent.describe(),
     );
     if let Some(trouble) = status.agent.trouble(now_ms) {
@@ -91,12 +91,12 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
         status.sessions.total
     ));
     if queues.dead > 0 {
-        out.push_str(&format!("given up {}; `hermes-host outbox list` shows them\n", deliveries(queues.dead)));
+        out.push_str(&format!("abandoned {}; `hermes-host outbox list` shows them\n", deliveries(queues.dead)));
     }
     for dead in &status.dead_chats {
         let name = dead.name.as_ref().map(|name| format!(" ({})", one_line(name, NAME_CHARS_MAX))).unwrap_or_default();
         out.push_str(&format!(
-            "cannot be written to  {}:{}{name}, for {}: {}\n",
+            "unreachable  {}:{}{name}, for {}: {}\n",
             dead.instance,
             dead.chat,
             span(now_ms - dead.since),
@@ -106,7 +106,7 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
     if !status.dead_chats.is_empty() {
         let more =
             if status.dead_chats_more > 0 { format!("and {} more; ", status.dead_chats_more) } else { String::new() };
-        out.push_str(&format!("{more}a chat can be written to again as soon as somebody writes there\n"));
+        out.push_str(&format!("{more}a chat is reachable again as soon as someone writes in it\n"));
     }
     for warning in &status.warnings {
         out.push_str(&format!("warning: {warning}\n"));
@@ -119,9 +119,9 @@ pub fn adapters(adapters: &[AdapterStatus], now_ms: i64) -> String {
     let mut table = Table::new(&["ADAPTER", "PLUGIN", "STATE", "SINCE", "PROVEN", "HELD", "RUNS", "GUARANTEE"]);
     let mut reasons = String::new();
     for adapter in adapters {
-        let next = adapter.next_try.map(|at| format!("next try in {}", span(at - now_ms)));
-        let ignored = adapter.upstream_ignored.then(|| "its word about senders is ignored".to_owned());
-        let proxy = adapter.proxy.as_ref().map(|proxy| format!("its proxy is {proxy}"));
+        let next = adapter.next_try.map(|at| format!("next attempt in {}", span(at - now_ms)));
+        let ignored = adapter.upstream_ignored.then(|| "its sender claims are not trusted".to_owned());
+        let proxy = adapter.proxy.as_ref().map(|proxy| format!("proxy: {proxy}"));
         let why: Vec<String> = adapter.reason.iter().cloned().chain(next).chain(ignored).chain(proxy).collect();
         if !why.is_empty() {
             reasons.push_str(&format!("{}: {}\n", adapter.name, one_line(&why.join("; "), WHY_CHARS_MAX)));
@@ -137,7 +137,10 @@ pub fn adapters(adapters: &[AdapterStatus], now_ms: i64) -> String {
             adapter.guarantee.clone(),
         ]);
     }
-    let table = table.render("no adapter is configured; `hermes-host config sample` prints a section for each library to put into plugins.toml");
+    let table = table.render(
+        "no adapter is configured; `hermes-host config sample` prints a section for each library \
+         to add to plugins.toml",
+    );
     if reasons.is_empty() { table } else { format!("{table}\n{reasons}") }
 }
 

@@ -49,7 +49,7 @@ fn listing(tasks: &[TaskInfo], now_ms: i64) -> String {
             said,
         ]);
     }
-    table.render("no open tasks; --all shows those that ended too")
+    table.render("no open tasks; --all also shows ended ones")
 }
 
 fn shown(task: &TaskInfo, events: &[TaskEventInfo], now_ms: i64) -> String {
@@ -59,7 +59,7 @@ fn shown(task: &TaskInfo, events: &[TaskEventInfo], now_ms: i64) -> String {
         out.push_str(&format!(", tried {}", counted(task.attempts, "time")));
     }
     let of = task.owner.as_ref().or(task.chat.as_ref()).map(|owner| format!("of {owner}, ")).unwrap_or_default();
-    out.push_str(&format!("\n{of}made by session {session} {}\n", ago(now_ms, task.created_ms)));
+    out.push_str(&format!("\n{of}created by session {session} {}\n", ago(now_ms, task.created_ms)));
     out.push_str(&block("text", &task.text));
     out.push_str(&block("last report", task.note.as_deref().unwrap_or_default()));
     out.push_str(&block("said", task.said.as_deref().unwrap_or_default()));
@@ -122,7 +122,8 @@ mod tests {
         let events = [event("created", ""), event("completed", "tight again")];
         assert_eq!(
             shown(&info("completed"), &events, 11_000),
-            "tabc123  mend the roof\ntask, completed, tried 1 time\nof one:7, made by session 20260101_1 10 s ago\n\n\
+            "tabc123  mend the roof\ntask, completed, tried 1 time\nof one:7, created by session 20260101_1 10 s \
+             ago\n\n\
              text\n  before\n  it rains\n\nsaid\n  tight again\n\ncreated (5 s ago)\ncompleted (5 s ago)  tight again\n"
         );
     }

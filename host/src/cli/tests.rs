@@ -153,7 +153,7 @@ fn access_and_adapters_are_changed_without_a_host_under_its_lock() {
     world.runs("pairing list --json");
     let lock = crate::app::HostLock::take(&world.home()).unwrap();
     let failure = world.fails(&format!("pairing approve one {code}"));
-    assert!(failure.to_string().contains("cannot be asked: it is starting or stopping"), "{failure}");
+    assert!(failure.to_string().contains("does not accept commands: it is starting or stopping"), "{failure}");
     drop(lock);
     let failure = world.fails(&format!("pairing approve oen {code}"));
     assert!(failure.to_string().contains("did you mean \"one\"?"), "{failure}");
@@ -165,7 +165,7 @@ fn access_and_adapters_are_changed_without_a_host_under_its_lock() {
         world.runs(line);
     }
     let failure = world.fails("adapter enable off");
-    assert!(failure.to_string().contains("says otherwise"), "{failure}");
+    assert!(failure.to_string().contains("has the opposite value"), "{failure}");
 
     let opened = open();
     let granted: Vec<(&str, &str)> =
@@ -190,7 +190,7 @@ fn reading_commands_need_no_host_but_a_state() {
     let world = World::new();
     std::fs::create_dir(world.home()).unwrap();
     let failure = world.fails("session list");
-    let expected = format!("{} does not exist; `hermes-host run` makes it", world.home().join("state.db").display());
+    let expected = format!("{} does not exist; `hermes-host run` creates it", world.home().join("state.db").display());
     assert_eq!((failure.code, failure.to_string()), (FAILED, expected));
 
     let opened =
@@ -203,14 +203,14 @@ fn reading_commands_need_no_host_but_a_state() {
     let failure = world.fails("session show nothing");
     assert_eq!(
         (failure.code, failure.to_string().as_str()),
-        (FAILED, "no session is called \"nothing\"; `hermes-host session list --all` shows them")
+        (FAILED, "no session is named \"nothing\"; `hermes-host session list --all` shows the sessions")
     );
     let failure = world.fails("outbox show 7");
-    assert_eq!(failure.to_string(), "there is no delivery 7; `hermes-host outbox list --all` shows them");
+    assert_eq!(failure.to_string(), "there is no delivery 7; `hermes-host outbox list --all` shows the deliveries");
 
     let lock = crate::app::HostLock::take(&world.home()).unwrap();
     let failure = world.fails("session list");
-    assert!(failure.to_string().contains("it is starting or stopping, try again"), "{failure}");
+    assert!(failure.to_string().contains("it is starting or stopping; try again"), "{failure}");
     drop(lock);
 }
 
@@ -245,8 +245,8 @@ fn a_section_without_a_library_is_told_beside_what_else_is_wrong() {
     let failure = world.fails("config check");
     assert_eq!(failure.code, CONFIG, "{failure}");
     assert!(failure.to_string().contains("host.lgo: unknown key"), "{failure}");
-    let said = "plugins.toml:3:10: adapter.telegarm: no library that can be read has the id \"telegarm\"; \
-                `hermes-host adapter list` shows what lies there";
+    let said = "plugins.toml:3:10: adapter.telegarm: no readable library has the id \"telegarm\"; `hermes-host \
+                adapter list` shows the libraries";
     assert!(failure.to_string().ends_with(said), "{failure}");
 }
 
@@ -263,7 +263,7 @@ fn a_library_that_may_not_be_loaded_is_told_and_files_are_checked_without_secret
     std::fs::write(&library, "no library").unwrap();
     std::fs::set_permissions(&library, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     let failure = world.fails("config check");
-    assert!(failure.to_string().contains("adapter.linecat: its library is refused: "), "{failure}");
+    assert!(failure.to_string().contains("adapter.linecat: its library is rejected: "), "{failure}");
     assert!(failure.to_string().contains("chmod"), "{failure}");
 }
 
@@ -291,10 +291,10 @@ fn a_host_without_its_socket_is_not_said_to_be_missing() {
     let lock = crate::app::HostLock::take(&world.home()).unwrap();
     let failure = world.fails("status");
     assert_eq!(failure.code, NO_HOST, "{failure}");
-    let told = format!("(process {}) cannot be asked", std::process::id());
+    let told = format!("(process {}) does not accept commands", std::process::id());
     assert!(failure.to_string().contains(&told) && failure.to_string().contains("`kill "), "{failure}");
     drop(lock);
-    assert!(world.fails("status").to_string().starts_with("no host runs for"));
+    assert!(world.fails("status").to_string().starts_with("no host is running for"));
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn an_answer_that_nobody_asked_for_is_no_crash() {
     let world = World::new();
     world.with_host(ControlReply::Owed { delivery: 1, note: None }, || {
         let failure = world.fails("status");
-        assert!(failure.to_string().contains("answered with `owed`"), "{failure}");
+        assert!(failure.to_string().contains("unexpected answer `owed`"), "{failure}");
     });
 }
 
@@ -394,14 +394,14 @@ fn the_status_names_what_waits_and_what_to_do() {
         status::render(&status, 10_000),
         "hermes-host 1.0.0 is online, up for 10 s, process 7\n\
          home    /h\n\
-         config  built-in; `hermes-host config sample > /h/plugins.toml` writes a file to change\n\
+         config  built-in; `hermes-host config sample > /h/plugins.toml` creates a file to edit\n\
          agent   openai (tiny)\n\n\
          ADAPTER  PLUGIN          STATE         SINCE    HELD  RUNS     GUARANTEE\n\
          work     telegram 1.0.0  reconnecting  9 s ago  2     process  at-least-once\n\n\
-         work: the link is down; next try in 5 s\n\n\
+         work: the link is down; next attempt in 5 s\n\n\
          work: open  http://127.0.0.1/\n\n\
          waiting  1 event, 0 turns, 2 deliveries, 0 handoffs; sessions 1 open, 9 in all\n\
-         given up 1 delivery; `hermes-host outbox list` shows them\n\
+         abandoned 1 delivery; `hermes-host outbox list` shows them\n\
          warning: one\n"
     );
 }
@@ -424,7 +424,7 @@ fn a_file_that_is_no_library_is_told_apart() {
     assert!(failure.to_string().contains("plugins.toml"), "{failure}");
     assert_eq!(world.fails("adapter add plugins.toml").code, FAILED);
     assert!(!world.home().join("plugins").exists(), "nothing is copied before it was read");
-    assert!(world.fails("adapter remove nothing").to_string().contains("no library of the id \"nothing\""));
+    assert!(world.fails("adapter remove nothing").to_string().contains("has the id \"nothing\""));
     let failure = world.fails("adapter check plugins.toml");
     assert!(failure.is_silent() && failure.code == FAILED);
 }

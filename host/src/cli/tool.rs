@@ -18,9 +18,9 @@ pub(super) fn tool(command: &ToolCommand) -> Result<(), Failure> {
         return ask::print(&verdict(command, *json));
     }
     for line in std::io::stdin().lock().lines() {
-        let line = line.map_err(|error| Failure::failed(format!("the standard input cannot be read: {error}")))?;
+        let line = line.map_err(|error| Failure::failed(format!("standard input cannot be read: {error}")))?;
         let command: String = serde_json::from_str(&line)
-            .map_err(|error| Failure::failed(format!("a line is no JSON string: {error}")))?;
+            .map_err(|error| Failure::failed(format!("a line is not a JSON string: {error}")))?;
         ask::print(&verdict(&command, *json))?;
     }
     Ok(())

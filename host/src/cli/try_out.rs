@@ -25,8 +25,8 @@ pub async fn try_out(context: &Context, args: TryArgs) -> Result<(), Failure> {
     let plugins_toml = document(&manifest.id, keys(context, &args)?)?;
     // From here on an interrupt still removes the temporary home.
     let speaker = Speaker::new().map_err(chat::failure)?;
-    let home =
-        Scratch::make("try").map_err(|error| Failure::failed(format!("no folder can be made for it ({error})")))?;
+    let home = Scratch::make("try")
+        .map_err(|error| Failure::failed(format!("the temporary folder cannot be created ({error})")))?;
     let library = home.path.join("plugins").join(format!("{}.so", manifest.id));
     let failed =
         |path: &Path, error: std::io::Error| Failure::failed(format!("{} cannot be written ({error})", path.display()));
@@ -41,15 +41,14 @@ pub async fn try_out(context: &Context, args: TryArgs) -> Result<(), Failure> {
     let prepared = config.clone().prepare(None).await?;
     if !prepared.problems.0.is_empty() {
         return Err(Failure::config(format!(
-            "{}\nits keys are given with --set KEY=VALUE, or with --sample FILE, which has them under [config]",
+            "{}\nset the keys of the adapter with --set KEY=VALUE, or with --sample FILE, which has them in [config]",
             prepared.problems
         )));
     }
     let log_mask = log::start(&config)?;
     say(&format!(
-        "{} {} runs in a home that is thrown away.\n\
-         ATTENTION: whoever can write to it is answered, by an agent that only repeats.\n\
-         What you type here is a chat, too. Ctrl-C or Ctrl-D ends it.\n",
+        "{} {} runs in a temporary home folder.\nWARNING: everyone who can write to it gets an answer from an agent \
+         that repeats the message.\nThis terminal is a chat, too. Ctrl-C or Ctrl-D ends the trial.\n",
         manifest.id, manifest.version
     ))?;
     let instance = manifest.id.clone();
@@ -81,13 +80,13 @@ fn put(table: &mut toml::Table, set: &str) -> Result<(), String> {
     let value = written.unwrap_or_else(|| value.into());
     let mut parts: Vec<&str> = key.trim().split('.').collect();
     if parts.iter().any(|part| part.is_empty()) {
-        return Err(format!("{key:?} is no key; write --set KEY=VALUE"));
+        return Err(format!("{key:?} is not a key; write --set KEY=VALUE"));
     }
     let last = parts.pop().unwrap_or_default();
     let mut at = table;
     for part in parts {
         let inner = at.entry(part).or_insert_with(|| toml::Table::new().into());
-        at = inner.as_table_mut().ok_or_else(|| format!("{part:?} of {key:?} is no table"))?;
+        at = inner.as_table_mut().ok_or_else(|| format!("{part:?} in {key:?} is not a table"))?;
     }
     at.insert(last.to_owned(), value);
     Ok(())
@@ -107,7 +106,7 @@ fn document(id: &str, mut section: toml::Table) -> Result<String, Failure> {
         ("agent".to_owned(), toml::Table::from_iter([("runtime".to_owned(), "echo".into())]).into()),
         ("adapter".to_owned(), toml::Table::from_iter([(id.to_owned(), section.into())]).into()),
     ]);
-    toml::to_string(&document).map_err(|error| Failure::failed(format!("these keys cannot be written ({error})")))
+    toml::to_string(&document).map_err(|error| Failure::failed(format!("the keys cannot be written as TOML ({error})")))
 }
 
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
@@ -132,7 +131,7 @@ mod tests {
         let two_keys = set(&["a=1\nb=2"]).unwrap();
         assert_eq!(two_keys.len(), 1, "{two_keys:?}");
         assert!(set(&["port"]).unwrap_err().contains("KEY=VALUE"));
-        assert!(set(&["a=1", "a.b=2"]).unwrap_err().contains("no table"));
+        assert!(set(&["a=1", "a.b=2"]).unwrap_err().contains("not a table"));
         assert!(set(&[".a=1"]).is_err());
     }
 

@@ -27,15 +27,15 @@ const LISTED_MAX: usize = 12;
 const STOPPED_WAIT: Duration = Duration::from_secs(60);
 
 /// The reason of a task that its user stops.
-const BY_THEM: &str = "stopped by whoever it was for";
+const BY_THEM: &str = "stopped by its user";
 
-const TURNS: &str = "The agent works for you on:";
+const TURNS: &str = "Running turns:";
 
-const COMMANDS: &str = "Commands in the background:";
+const COMMANDS: &str = "Background commands:";
 
 const TASKS: &str = "Tasks:";
 
-const ENDED: &str = "It has ended meanwhile.";
+const ENDED: &str = "It has already ended.";
 
 /// Waits until a stopped turn has ended, and reports that.
 async fn stopped(work: &Work, taken: bool, mut ended: mpsc::Receiver<&'static str>) -> (String, Vec<Change>) {
@@ -51,7 +51,7 @@ async fn stopped(work: &Work, taken: bool, mut ended: mpsc::Receiver<&'static st
         // The turn ended because its task was taken from it.
         Ok(None) if taken => format!("Stopped: `{asked}`."),
         Ok(None) => ENDED.to_owned(),
-        Err(_) => format!("Told to stop and not over yet: `{asked}`. `/agents` shows whether it has ended."),
+        Err(_) => format!("Stopping `{asked}`… `/agents` shows whether it has ended."),
     };
     (words, Vec::new())
 }
@@ -88,7 +88,7 @@ impl Dispatcher {
         match self.process(&own.here, name) {
             Process::One(id) if self.host.runtime.end_process(&own.here, &id) => Deed::say(format!("Ended: `{id}`.")),
             Process::Several(ids) => {
-                Deed::say(format!("Several begin with {} ({}); write more of it.", echo(name), ids.join(", ")))
+                Deed::say(format!("Several ids begin with {} ({}); give more of the id.", echo(name), ids.join(", ")))
             }
             Process::One(_) | Process::None => {
                 Act::Later(Later::new(stop_task(Arc::clone(&self.host), own.by, name.to_owned()))).into()
@@ -102,13 +102,13 @@ impl Dispatcher {
         let beside = [
             counted_some(self.host.runtime.processes(&own.here).len(), "command"),
             counted_some(own.works.iter().filter(|work| work.aside).count(), "turn"),
-            counted_some(self.host.helpers.of(&own.here.session_key), "helper"),
+            counted_some(self.host.helpers.of(&own.here.session_key), "sub-agent"),
         ];
         let beside: Vec<String> = beside.into_iter().flatten().collect();
         let idle = match beside.is_empty() {
             true => "Nothing is running.".to_owned(),
             false => format!(
-                "No turn runs here. In the background: {}. `/agents` lists what runs, `/agents stop ID` ends one of it.",
+                "No turn is running here. In the background: {}. `/agents` lists what is running; `/agents stop ID` stops one.",
                 beside.join(", ")
             ),
         };
@@ -174,7 +174,7 @@ async fn stop_turn(host: Arc<Host>, by: By, work: Work) -> (String, Vec<Change>)
         false => Ok(false),
     };
     if let Err(why) = &taken {
-        tracing::debug!(session = %task, why, "a turn that is stopped is given up as no task");
+        tracing::debug!(session = %task, why, "task of a stopped turn could not be given up");
     }
     // The lane keeps the sender until the turn has ended.
     let (reply, ended) = mpsc::channel(1);
@@ -188,7 +188,7 @@ async fn stop_turn(host: Arc<Host>, by: By, work: Work) -> (String, Vec<Change>)
 async fn stop_task(host: Arc<Host>, by: By, name: String) -> (String, Vec<Change>) {
     let is_id = name.starts_with('t') && name.len() > 1;
     if !is_id {
-        let words = "There is no such work of yours. `/agents` lists it with its numbers and ids.";
+        let words = "Nothing of yours has that number or id. `/agents` lists what is running.";
         return (words.to_owned(), Vec::new());
     }
     let words = match tasks::give_up(&host, &by, &name, BY_THEM).await {
@@ -208,7 +208,7 @@ async fn listed(
 ) -> (String, Vec<Change>) {
     let tasks = match host.store.tasks(viewer, false, 100).await {
         Ok(tasks) => tasks,
-        Err(error) => return (format!("The tasks cannot be read ({error})."), Vec::new()),
+        Err(error) => return (format!("The tasks could not be read ({error})."), Vec::new()),
     };
     // A task that is a turn is listed as a turn.
     let is_turn = |task: &TaskRow| works.iter().any(|work| Some(&work.session) == task.worker.as_ref() && work.aside);
@@ -221,7 +221,7 @@ async fn listed(
     ];
     let lists: Vec<String> = lists.into_iter().flatten().collect();
     match lists.is_empty() {
-        true => ("The agent does nothing for you at the moment.".to_owned(), Vec::new()),
+        true => ("Nothing is running for you.".to_owned(), Vec::new()),
         false => (lists.join("\n\n"), Vec::new()),
     }
 }

@@ -26,13 +26,14 @@ use crate::lane::{Act, Given, LaneMessage, Later, Order};
 use crate::store::Change;
 
 /// The reply if no question is open.
-const NOTHING_WAITS: &str = "Nothing waits for an approval here.";
+const NOTHING_WAITS: &str = "No approvals are pending here.";
 
 /// The reply to a repeated yes or no.
-const ANSWERED_ALREADY: &str = "That was answered, and nothing else is asked.";
+const ANSWERED_ALREADY: &str = "That has already been answered, and no other question is open.";
 
 /// The reply if the open question had not arrived yet when the answer was written.
-const ON_ITS_WAY: &str = "What waits for an approval was not asked here yet when you wrote that; nothing was changed. Answer it when you see it.";
+const ON_ITS_WAY: &str =
+    "Your reply is older than the approval request, so it was ignored. Please answer the request when it appears.";
 
 /// Direct messages of admins, by instance and id: the chat, and the time of their last message there.
 pub(crate) type StaffChats = BTreeMap<(Arc<str>, String), (Chat, i64)>;
@@ -157,11 +158,7 @@ impl Dispatcher {
         if self.asks.heeds(&arrived.instance, &arrived.event.get().chat.id, now_ms) {
             return Some(arrived);
         }
-        self.note(Note::Drop {
-            id: arrived.id,
-            why: "too many presses that count for nothing",
-            permit: arrived.permit,
-        });
+        self.note(Note::Drop { id: arrived.id, why: "too many invalid button presses", permit: arrived.permit });
         None
     }
 
@@ -195,7 +192,7 @@ impl Dispatcher {
         let Arrived { id, instance, event, permit, .. } = arrived;
         let Event { chat, sender, .. } = event.into_inner();
         if !self.asks.tells(ask, &sender.id) {
-            return self.note(Note::Drop { id, why: "not theirs to answer", permit });
+            return self.note(Note::Drop { id, why: "answer from another user", permit });
         }
         self.note(Note::Tell { id, instance, chat, words: why_not(why).to_owned(), to: sender.id, permit });
     }
@@ -330,7 +327,9 @@ impl Dispatcher {
                 ("forget", _) => return self.forget_approvals(asked),
                 (_, Some(named)) => verdict = named,
                 _ => {
-                    return Deed::say("Use `/approve`, with `session` or `always` for longer, and with `all` for all.");
+                    return Deed::say(
+                        "Use `/approve`; add `session` or `always` to approve for longer, and `all` for all open requests.",
+                    );
                 }
             }
         }
@@ -394,7 +393,7 @@ impl Dispatcher {
         tier: Tier,
     ) -> Result<(), (&'static str, String)> {
         if self.asks.get(ask).is_some_and(|question| question.command.is_some()) {
-            return Err(("refused", "this question is answered where it was asked".to_owned()));
+            return Err(("refused", "this question can only be answered in its chat".to_owned()));
         }
         match self.judge(ask, Pick::Option(option), &By { instance, chat: None, sender, tier, at_ms: 0, quotes: None })
         {
@@ -469,12 +468,12 @@ fn named(arrived: &Arrived, question: &Question) -> Option<String> {
 fn why_not(judged: &Judged) -> &'static str {
     match judged {
         Judged::Taken(..) => "It was answered.",
-        Judged::Already => "This question was answered before.",
+        Judged::Already => "This question has already been answered.",
         Judged::Closed | Judged::Unknown | Judged::Late => asking::NO_LONGER_OPEN,
-        Judged::NotYours => "This question is somebody else's to answer; nothing was changed.",
-        Judged::NeedsAdmin => "Only an admin of this host may approve this; nothing was changed.",
+        Judged::NotYours => "Only the person who was asked can answer this; nothing was changed.",
+        Judged::NeedsAdmin => "Only an admin of this host can approve this; nothing was changed.",
         Judged::OnlyOnceOrSession => {
-            "Only an admin of this host approves something for always. `/approve` and `/approve session` are yours."
+            "Only an admin of this host can approve permanently. You can use `/approve` and `/approve session`."
         }
         Judged::NoSuchOption => "This question has no such option; nothing was changed.",
     }

@@ -67,22 +67,26 @@ impl Dispatcher {
     /// `/queue`, `/steer` and `/background` without text after them.
     pub(super) fn without_words(&mut self, id: CommandId) -> Deed {
         let name = commands::Command::of(id).name;
-        Deed::say(format!("Write what you want behind it: `/{name} TEXT`."))
+        Deed::say(format!("Usage: `/{name} TEXT`."))
     }
 
     /// Returns the reason for which no further background turn can begin in this conversation.
     pub(super) fn forbids_aside(&self, arrived: &Arrived) -> Option<String> {
         let adapter = arrived.adapter.as_ref();
         if adapter.is_some_and(|adapter| !adapter.delivers_later(&arrived.event.get().chat.id)) {
-            return Some("A turn in the background needs a chat that its answer can be delivered to later.".to_owned());
+            return Some(
+                "Background turns are not available here: this chat cannot receive messages later.".to_owned(),
+            );
         }
         let max = self.host.live().config.limits.background_max;
         let owner = owner(&arrived.instance, &arrived.event);
         let running = self.asides.values().filter(|aside| aside.owner == owner).count();
         (running >= max).then(|| match running {
-            1 => "Not started: one turn of yours runs in the background, which is as many as may. `/agents` shows it."
+            1 => "Not started: you already have 1 background turn running, which is the limit. `/agents` shows it."
                 .to_owned(),
-            n => format!("Not started: {n} turns of yours run in the background. `/agents` lists them."),
+            n => format!(
+                "Not started: you already have {n} background turns running, which is the limit. `/agents` lists them."
+            ),
         })
     }
 

@@ -21,7 +21,7 @@ impl Dispatcher {
             self.close_aside(Over::of(&earlier, asking::NO_LONGER_OPEN.to_owned(), false), None);
         }
         if self.asks.commands() >= COMMAND_ASKS_MAX {
-            return Deed::say("Too many questions wait for an answer at the moment; try it again in a few minutes.");
+            return Deed::say("Too many questions are open at the moment. Please try again in a few minutes.");
         }
         let wait = self.host.live().session_of(&arrived.instance).approval_timeout;
         let question = Question {
@@ -61,8 +61,8 @@ impl Dispatcher {
         let is_same = asked.found.session == question.session;
         let deed = match answer.approves() && is_same {
             true => self.new_session_now(&Asked { args: question.command.as_deref().unwrap_or_default(), ..*asked }),
-            false if is_same => Deed::say("Nothing was changed; this conversation goes on."),
-            false => Deed::say("This chat goes on in another conversation by now; nothing was changed."),
+            false if is_same => Deed::say("Nothing was changed; this conversation continues."),
+            false => Deed::say("This chat has switched to another conversation; nothing was changed."),
         };
         let outcome = if answer.approves() && is_same { "Yes." } else { "No." };
         self.close_aside(Over::of(question, outcome.to_owned(), false), None);

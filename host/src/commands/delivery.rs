@@ -24,13 +24,14 @@ impl Dispatcher {
     pub(super) fn topic(&mut self, asked: &Asked<'_>) -> Deed {
         let chat = asked.arrived.event.get().chat.clone();
         let Some(adapter) = asked.arrived.adapter.clone() else {
-            return Deed::say("This platform is not configured any more.");
+            return Deed::say("This platform is no longer configured.");
         };
         let label = adapter.manifest().label.clone();
         if chat.thread.is_none() && chat.kind != ChatType::Thread {
             return Deed::say(match adapter.capabilities().threads {
                 true => {
-                    "This is no topic. Open one, and write /topic there: each is a conversation of its own.".to_owned()
+                    "This chat is not a topic. Open one and send /topic there; each topic is a separate conversation."
+                        .to_owned()
                 }
                 false => format!("{label} has no topics."),
             });
@@ -41,10 +42,10 @@ impl Dispatcher {
             let id = chat.thread.as_deref().unwrap_or(&chat.id);
             let known = chat.thread_name.as_deref().filter(|name| !name.is_empty());
             let called = known.map_or_else(|| format!("Topic `{id}`"), |name| format!("Topic: {name} (`{id}`)"));
-            return Deed::say(format!("{called}. `/topic NAME` gives it another name."));
+            return Deed::say(format!("{called}. `/topic NAME` renames it."));
         }
         if !adapter.capabilities().rename_thread {
-            return Deed::say(format!("I cannot rename a topic on {label}; you can, in {label} itself."));
+            return Deed::say(format!("I cannot rename topics on {label}; please rename it in {label} itself."));
         }
         let instance = Arc::clone(adapter.instance());
         let seen_ms = self.host.now_ms();
@@ -56,7 +57,7 @@ impl Dispatcher {
                     let mut chat = chat;
                     chat.thread_name = Some(name.clone());
                     let saw = Change::SawChat { instance: instance.to_string(), chat, seen_ms };
-                    (format!("This topic is called \"{name}\" from now on."), vec![saw])
+                    (format!("This topic is now called \"{name}\"."), vec![saw])
                 }
                 Err(error) => (sentence(format!("{label} did not rename this topic: {error}")), Vec::new()),
             }

@@ -17,7 +17,7 @@ pub(super) fn version() -> String {
     format!("hermes-host {} ({} {})", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH)
 }
 
-const HELLO: &str = "Hello. Write to me, and the agent answers. `/help` lists what else you can do.";
+const HELLO: &str = "Hello! Send me a message and the agent answers. `/help` lists the commands.";
 
 impl Dispatcher {
     /// `/start`: replies with a greeting.
@@ -33,7 +33,7 @@ impl Dispatcher {
             Parsed::Unknown { name, nearest } => Deed::say(unknown(&name, nearest)),
             Parsed::NotCommand if asked.args.is_empty() => self.page_of_commands(asked, 1),
             Parsed::NotCommand => {
-                Deed::say(format!("There is no command {}. `/help` lists what there is.", echo(asked.args)))
+                Deed::say(format!("There is no command {}. `/help` lists the commands.", echo(asked.args)))
             }
         }
     }
@@ -44,7 +44,7 @@ impl Dispatcher {
             "" => self.page_of_commands(asked, 1),
             page => match page.parse() {
                 Ok(page) => self.page_of_commands(asked, page),
-                Err(_) => Deed::say("Use `/commands`, or `/commands` with the number of a page."),
+                Err(_) => Deed::say("Use `/commands` or `/commands PAGE`."),
             },
         }
     }
@@ -62,7 +62,7 @@ impl Dispatcher {
             return Deed::say(pages.swap_remove(page - 1));
         }
         Deed::say(match pages.len() {
-            1 => "There is one page only: `/commands`.".to_owned(),
+            1 => "There is only one page: `/commands`.".to_owned(),
             last => format!("There is no page {page}; the last one is `/commands {last}`."),
         })
     }
@@ -90,7 +90,7 @@ impl Dispatcher {
             .map(|command| format!("/{}", command.name))
             .collect();
         Deed::say(format!(
-            "- Instance: `{}`\n- Your id: `{id}`\n- You are: {may} ({})\n- Conversation: `{}`\n- You may run here: {}",
+            "- Instance: `{}`\n- Your id: `{id}`\n- You are: {may} ({})\n- Conversation: `{}`\n- You can use here: {}",
             arrived.instance,
             live.access.reason(&arrived.instance, sender, tier),
             found.key,
@@ -112,7 +112,7 @@ impl Dispatcher {
     pub(super) fn restart(&mut self, asked: &Asked<'_>) -> Deed {
         if !self.host.is_restartable() {
             return Deed::say(
-                "This host runs for a terminal only and ends with it. Leave the terminal with `/quit` and start it anew.",
+                "This host belongs to a terminal and ends with it. Leave the terminal with `/quit` and start it again.",
             );
         }
         let arrived = asked.arrived;
@@ -142,7 +142,7 @@ impl Dispatcher {
                 (said, changes)
             }
             _ => (
-                "Use `/pair approve CODE`, `/pair list`, or `/pair` alone for a code to hand out.".to_owned(),
+                "Use `/pair approve CODE`, `/pair list`, or `/pair` alone to create an invitation code.".to_owned(),
                 Vec::new(),
             ),
         }

@@ -121,12 +121,12 @@ impl Dispatcher {
         if !spec.scope.includes(where_is(arrived)) {
             let name = spec.name;
             return Some(match spec.scope {
-                commands::Scope::Terminal => format!("/{name} is for the terminal (`hermes-host chat`) only."),
-                _ => format!("/{name} works in a direct message only."),
+                commands::Scope::Terminal => format!("/{name} works only in the terminal (`hermes-host chat`)."),
+                _ => format!("/{name} works only in a direct message."),
             });
         }
         let may = self.host.live().access.may_run(&arrived.instance, chat, arrived.event.tier(), spec);
-        (!may).then(|| format!("/{} is for {}s of this host.", spec.name, spec.tier))
+        (!may).then(|| format!("/{} is only for {}s of this host.", spec.name, spec.tier))
     }
 
     /// Runs a command.
@@ -169,7 +169,7 @@ impl Dispatcher {
             CommandId::Sethome => self.sethome(asked),
             CommandId::Topic => self.topic(asked),
             CommandId::Handoff | CommandId::Quit | CommandId::Redraw | CommandId::Indicator => {
-                Deed::refuse("The terminal does that itself, where somebody sits at it.")
+                Deed::refuse("This command works only in an interactive terminal.")
             }
             other => Deed::refuse(format!("{other:?} is not available in this version.")),
         }
@@ -189,6 +189,6 @@ fn where_is(arrived: &Arrived) -> commands::Place {
 fn unknown(name: &str, nearest: Option<&str>) -> String {
     match nearest {
         Some(nearest) => format!("There is no command /{name}. Did you mean `/{nearest}`?"),
-        None => format!("There is no command /{name}. `/help` lists what there is."),
+        None => format!("There is no command /{name}. `/help` lists the commands."),
     }
 }

@@ -36,22 +36,27 @@ impl Dispatcher {
         if !names.iter().any(|known| known == name) {
             let meant = nearest(name, names.iter().map(String::as_str));
             let meant = meant.map(|meant| format!(" Did you mean `{meant}`?")).unwrap_or_default();
-            return Deed::say(format!("There is no such adapter here.{meant} `/platform list` shows them."));
+            return Deed::say(format!(
+                "There is no adapter with this name.{meant} `/platform list` shows all adapters."
+            ));
         }
         if !on && name == &*asked.arrived.instance {
             return Deed::say(format!(
-                "`{name}` is what you are writing through; pause it from elsewhere, or with `hermes-host adapter disable {name}`."
+                "`{name}` carries this chat; pause it from another chat, or with `hermes-host adapter disable {name}`."
             ));
         }
         let decided = self.host.live().config.adapters.get(name).and_then(|section| section.enabled);
         if decided.is_some_and(|enabled| enabled != on) {
             return Deed::say(format!(
-                "`enabled` in `[adapter.{name}]` says otherwise; the operator changes it there."
+                "`enabled` in `[adapter.{name}]` takes precedence; ask the operator to change it."
             ));
         }
         self.host.switch_adapter(name, on);
-        let words =
-            if on { format!("`{name}` starts.") } else { format!("`{name}` stops and stays off until it is resumed.") };
+        let words = if on {
+            format!("`{name}` is starting.")
+        } else {
+            format!("`{name}` is stopping and stays off until you resume it.")
+        };
         Deed { changes: vec![Change::AdapterEnabled { instance: name.to_owned(), on }], ..Deed::say(words) }
     }
 }

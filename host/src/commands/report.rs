@@ -19,7 +19,7 @@ impl Dispatcher {
         if report.len() > REPORT_BYTES_MAX {
             let end = (0..=REPORT_BYTES_MAX).rev().find(|end| report.is_char_boundary(*end)).unwrap_or_default();
             report.truncate(end);
-            report.push_str("\n(the rest was cut; `hermes-host status` and `hermes-host config show` say everything)");
+            report.push_str("\n(truncated; `hermes-host status` and `hermes-host config show` print everything)");
         }
         // A fence inside the report would end the block.
         Deed::say(format!("```\n{}\n```", report.replace("```", "'''")))
@@ -33,7 +33,7 @@ impl Dispatcher {
             super::host::version(),
             format!("epoch {}, agent {} {}", host.epoch.0, host.runtime.name(), host.model()),
             format!(
-                "events {}, parts delivered {}, turns running {}, too many {}, chats of silent bots {}",
+                "events {}, parts delivered {}, turns running {}, rate limited {}, chats with muted bots {}",
                 counts.events.load(Ordering::Relaxed),
                 counts.delivered.load(Ordering::Relaxed),
                 counts.turns_running.load(Ordering::Relaxed),

@@ -19,7 +19,9 @@ impl Dispatcher {
         }
         let asks = self.host.live().session_of(&asked.arrived.instance).confirm_new;
         match asks && asked.found.is_written() {
-            true => self.confirm(asked, "Begin a new conversation? This one ends; it is kept, and `/resume` finds it."),
+            true => {
+                self.confirm(asked, "Start a new conversation? This one ends, but it is kept; `/resume` reopens it.")
+            }
             false => self.new_session_now(asked),
         }
     }
@@ -62,7 +64,7 @@ impl Dispatcher {
             ("redo", _) => wish(asked, WishKind::Redo),
             (_, Ok(turns @ 1..=UNDO_TURNS_MAX)) => wish(asked, WishKind::Undo(turns)),
             _ => Deed::say(format!(
-                "Use `/undo`, `/undo NUMBER` up to {UNDO_TURNS_MAX}, or `/undo redo` to bring back what was taken back."
+                "Use `/undo`, `/undo NUMBER` up to {UNDO_TURNS_MAX}, or `/undo redo` to restore what was removed."
             )),
         }
     }
@@ -95,14 +97,14 @@ impl Dispatcher {
     pub(super) fn resume_session(&mut self, asked: &Asked<'_>) -> Deed {
         match some(asked.args) {
             Some(name) => wish(asked, WishKind::Resume(name)),
-            None => Deed::say("Say which one: `/resume NUMBER`, a title or an id. `/sessions` lists what there is."),
+            None => Deed::say("Use `/resume` with a number, a title or an id. `/sessions` lists your conversations."),
         }
     }
 
     /// `/return`: moves the conversation back to the terminal.
     pub(super) fn hand_back(&mut self, asked: &Asked<'_>) -> Deed {
         if *asked.arrived.instance == *terminal::INSTANCE {
-            return Deed::say("You are at the terminal already, and this conversation stays here.");
+            return Deed::say("You are already in the terminal; this conversation stays here.");
         }
         wish(asked, WishKind::Return)
     }

@@ -27,7 +27,7 @@ impl Dispatcher {
                 "--session" => global = false,
                 word if word.starts_with("--") || name.is_some() => {
                     return Deed::say(
-                        "Use `/model`, `/model NAME`, `/model reset`, each for everybody with `--global`.",
+                        "Use `/model`, `/model NAME` or `/model reset`; add `--global` to apply it to everyone.",
                     );
                 }
                 word => name = Some(word),
@@ -45,7 +45,7 @@ impl Dispatcher {
         match global {
             false => Act::Set(SettingChange::Model(model)).into(),
             true if staff => self.model_for_everybody(model),
-            true => Deed::say("The model of every conversation is chosen by admins of this host."),
+            true => Deed::say("Only admins of this host can change the model for everyone."),
         }
     }
 
@@ -59,7 +59,7 @@ impl Dispatcher {
                 let known = live.config.agent.personalities.keys().find(|known| known.eq_ignore_ascii_case(name));
                 match known {
                     Some(name) => Act::Set(SettingChange::Personality(Some(name.clone()))).into(),
-                    None => Deed::say("There is no such personality. `/personality` lists what there is."),
+                    None => Deed::say("There is no personality with this name. `/personality` lists them."),
                 }
             }
         }
@@ -111,7 +111,7 @@ impl Dispatcher {
     fn model_for_everybody(&mut self, model: Option<String>) -> Deed {
         self.host.choose_model(model.clone());
         let words = format!(
-            "`{}` answers from the next message on in every conversation that chose no other.",
+            "`{}` is now the default model. It applies from the next message, except where a conversation has its own model.",
             self.host.model()
         );
         let changes = vec![Change::Flag { key: MODEL_FLAG.to_owned(), value: model }];
@@ -126,7 +126,7 @@ impl Dispatcher {
         }
         let visible = word.chars().all(|c| c.is_ascii_graphic() && c != '`');
         if word.len() > MODEL_NAME_BYTES_MAX || !visible {
-            return Err("That cannot be the name of a model. `/model` lists what there is.".to_owned());
+            return Err("That is not a valid model name. `/model` lists the models.".to_owned());
         }
         if staff {
             return Ok(word.to_owned());

@@ -47,7 +47,9 @@ impl Environment {
                 warnings.push(Warning {
                     source: Source::DotEnv(name.clone()),
                     key: String::new(),
-                    sentence: "the process environment has another value, which wins; remove one of them".to_owned(),
+                    sentence: "the process environment has a different value and takes precedence; remove one of \
+                               them"
+                        .to_owned(),
                 });
             }
         }
@@ -82,7 +84,7 @@ fn read_dot_env(path: &Path, problems: &mut Problems) -> Option<BTreeMap<String,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Some(BTreeMap::new()),
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
             let home = path.parent().unwrap_or(path).to_owned();
-            let sentence = "is no folder, so it cannot be the home; choose another one with --home";
+            let sentence = "is not a folder, so it cannot be the home folder; choose another one with --home";
             problems.push(Source::File { path: home, at: None }, "", sentence);
             return None;
         }
@@ -95,7 +97,7 @@ fn read_dot_env(path: &Path, problems: &mut Problems) -> Option<BTreeMap<String,
                 source(None),
                 "",
                 format!(
-                    "others may read it (mode {:04o}); run `chmod 600 {}`",
+                    "other users can read it (mode {:04o}); run `chmod 600 {}`",
                     meta.permissions().mode() & 0o7777,
                     path.display()
                 ),

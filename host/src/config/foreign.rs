@@ -146,8 +146,9 @@ impl Config {
             let key_words = |verb: &str| if key.is_empty() { String::new() } else { format!("{verb} this key, or ") };
             if limits(effect, value) {
                 let sentence = format!(
-                    "hermes-host does not read this variable, which limits the Python gateway{}; {}unset the variable",
-                    if key.is_empty() { ", and has no key for it" } else { "" },
+                    "hermes-host does not read this variable, which sets a limit in the Python gateway{}; {}unset the \
+                     variable",
+                    if key.is_empty() { ", and has no equivalent key" } else { "" },
                     key_words("set"),
                 );
                 problems.push(source, key, sentence);
@@ -184,15 +185,15 @@ impl Config {
                 found.1,
                 "agent.tools",
                 format!(
-                    "the Python gateway runs commands in {:?}, hermes-host runs them on this machine; take \
-                     \"terminal\" out of this key, or unset the variable",
+                    "the Python gateway runs commands in {:?}, but hermes-host runs them on this machine; remove \
+                     \"terminal\" from this key, or unset the variable",
                     found.0
                 ),
             );
         }
         for (name, platform) in OTHER_PLATFORMS {
             if let Some((_, source)) = set(name) {
-                let sentence = format!("there is no adapter for {platform} here, so this variable has no effect");
+                let sentence = format!("hermes-host has no adapter for {platform}, so this variable has no effect");
                 warnings.push(Warning { source, key: String::new(), sentence });
             }
         }

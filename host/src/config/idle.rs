@@ -32,7 +32,7 @@ impl Config {
         self.one_credential_twice(&mut problems);
         if let Some(folder) = self.agent.cwd.as_deref().filter(|folder| !folder.is_dir()) {
             let source = self.origin.values.get(FOLDER).map(|found| &found.source);
-            let sentence = format!("there is no folder {}; make it, or write another one", folder.display());
+            let sentence = format!("the folder {} does not exist; create it, or set another one", folder.display());
             push(FOLDER, source, sentence, None, &mut problems);
         }
         self.request_as_address(&mut problems);
@@ -51,7 +51,7 @@ impl Config {
         let written = url.trim_end_matches('/');
         if let Some(base) = REQUESTS.iter().find_map(|request| written.strip_suffix(request)) {
             let source = self.origin.values.get(key).map(|found| &found.source);
-            let sentence = format!("{url:?} is the address of a request; write {base:?}");
+            let sentence = format!("{url:?} is the URL of a request, not a base URL; write {base:?}");
             push(key, source, sentence, None, problems);
         }
     }
@@ -68,8 +68,10 @@ impl Config {
     ) {
         let known = || self.adapters.keys().chain(manifests.keys()).map(String::as_str);
         if instance != crate::plugins::terminal::INSTANCE && !known().any(|one| one == instance) {
-            let sentence =
-                format!("{instance:?} is no instance, and nobody comes through it; write the name of a section");
+            let sentence = format!(
+                "no instance is named {instance:?}, so this id admits nobody; write the name of an [adapter] \
+                         section"
+            );
             push(key, source, sentence, nearest(instance, known()), problems);
         }
     }
@@ -91,8 +93,8 @@ impl Config {
                 match seen.iter().find(is_it) {
                     Some((.., first)) => {
                         let sentence = format!(
-                            "is the same as {first}, and a platform serves one instance for it; \
-                             write another one, or remove one of the sections"
+                            "is the same as {first}, and a platform serves only one instance per credential; use \
+                             another credential, or remove one of the sections"
                         );
                         push(&shown, Some(&own.place("")), sentence, None, problems);
                     }
@@ -118,7 +120,7 @@ fn of_section(shown: &str, adapter: &AdapterConfig, uses: Option<&[String]>, pro
     for grant in access.grants.iter().filter(|grant| uses.is_some_and(|uses| !uses.contains(grant))) {
         let path = "access.grants";
         let near = nearest(grant, uses.unwrap_or_default().iter().map(String::as_str));
-        let sentence = format!("{grant:?} is no host method that this adapter asks for in its manifest; remove it");
+        let sentence = format!("{grant:?} is not a host method of this adapter's manifest; remove it");
         push(&format!("{shown}.{path}"), source(path), sentence, near, problems);
     }
 }
@@ -128,8 +130,8 @@ fn names<'a>(key: &str, source: Option<&Source>, ids: impl Iterator<Item = &'a s
     let is_name = |id: &&str| id.strip_prefix('@').is_some_and(|name| !name.contains([':', '.', '@']));
     for id in ids.filter(is_name) {
         let sentence = format!(
-            "{id:?} is a name, which can be given to somebody else, and only ids that stay match; \
-             write that account's id, as the platform or /whoami tells it"
+            "{id:?} is a name, which can pass to another account, and only permanent ids match; write the id of the \
+             account, as shown by the platform or /whoami"
         );
         push(key, source, sentence, None, problems);
     }
@@ -139,7 +141,7 @@ fn commands(key: &str, source: Option<&Source>, listed: &[String], problems: &mu
     for name in listed.iter().filter(|name| !REGISTRY.iter().any(|command| command.name == name.as_str())) {
         let meant = name.trim().trim_start_matches('/').to_lowercase();
         let near = hermes_core::commands::nearest(&meant, &Gates::default());
-        let sentence = format!("{name:?} is no command; write names as `/commands` lists them, without the slash");
+        let sentence = format!("{name:?} is not a command; write names as `/commands` lists them, without the slash");
         push(key, source, sentence, near, problems);
     }
 }

@@ -49,7 +49,7 @@ impl Config {
                         std::mem::swap(first, &mut next);
                     }
                     let sentence = format!(
-                        "listens on {}, and {} listens on {}; choose another port",
+                        "listens on {}, but {} already listens on {}; choose another port",
                         next.address, first.key, first.address
                     );
                     problems.push(next.source.clone(), next.key.clone(), sentence);

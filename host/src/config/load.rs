@@ -89,7 +89,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
             read_bounded(&path).map_err(|why| Problems::one(Source::File { path: path.clone(), at: None }, "", why))?;
         if std::fs::metadata(&path).is_ok_and(|meta| meta.permissions().mode() & 0o002 != 0) {
             let source = Source::File { path: path.clone(), at: None };
-            reader.problems.push(source, "", format!("everybody may change it; run `chmod o-w {}`", path.display()));
+            reader.problems.push(source, "", format!("every user can write to it; run `chmod o-w {}`", path.display()));
         }
         read_document(&mut reader, &text, &mut values, &mut sections);
     } else {
@@ -113,7 +113,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
         warnings.push(Warning {
             source: values.get("agent.runtime").map_or(Source::Default, |found| found.source.clone()),
             key: "agent.api_key".to_owned(),
-            sentence: "is not set, and this endpoint answers nobody without one; set OPENAI_API_KEY".to_owned(),
+            sentence: "is not set, and this endpoint requires an API key; set OPENAI_API_KEY".to_owned(),
         });
     }
     for name in get.list("agent.env_pass") {
@@ -123,7 +123,7 @@ pub fn read(sources: Sources) -> Result<(Config, Problems), Problems> {
             None => warnings.push(Warning {
                 source: values.get("agent.env_pass").map_or(Source::Default, |found| found.source.clone()),
                 key: "agent.env_pass".to_owned(),
-                sentence: format!("the variable {name} is not set, so commands do not get it"),
+                sentence: format!("the variable {name} is not set, so commands do not receive it"),
             }),
         }
     }
@@ -176,7 +176,7 @@ fn home_of(sources: &Sources) -> Result<(PathBuf, Source), Problems> {
     } else if let Some(home) = variable("HOME") {
         (Path::new(home).join(".hermes-host"), Source::Default)
     } else {
-        let sentence = "no home folder is known; set HERMES_HOST_HOME or pass --home";
+        let sentence = "the home folder is unknown; set HERMES_HOST_HOME or pass --home";
         return Err(Problems::one(Source::Env("HOME".to_owned()), "", sentence));
     };
     Ok((sources.cwd.join(home), source))
@@ -212,7 +212,7 @@ fn ours(path: PathBuf) -> Result<PathBuf, Problems> {
     if owner.is_ok_and(|owner| is_ours(owner, rustix::process::geteuid().as_raw())) {
         return Ok(path);
     }
-    let words = "it belongs to another user and is not used; copy it, or name it with --config FILE if you trust it";
+    let words = "it belongs to another user and is ignored; copy it, or pass it with --config FILE if you trust it";
     Err(Problems::one(Source::File { path, at: None }, "", words.to_owned()))
 }
 
@@ -274,7 +274,7 @@ fn apply_environment(reader: &mut Reader<'_>, values: &mut Values) {
                     reader.warnings.push(Warning {
                         source: at,
                         key: (*path).to_owned(),
-                        sentence: format!("wins over {source}, which says something else"),
+                        sentence: format!("overrides the different value of {source}"),
                     });
                 }
                 Some(_) => {}
@@ -301,7 +301,8 @@ fn check_together(reader: &mut Reader<'_>, values: &Values) {
             _ => None,
         }) {
             let sentence = format!(
-                "{name:?} cannot be passed on: it is no name of a variable, or the host sets it for each turn itself"
+                "{name:?} cannot be passed to commands: it is not a valid variable name, or the host sets it for each \
+                 turn"
             );
             reader.problems.push(found.source.clone(), "agent.env_pass", sentence);
         }
@@ -335,8 +336,8 @@ fn check_status(reader: &mut Reader<'_>, values: &Values) {
         && !is_loopback_ip(address.ip())
     {
         let sentence = format!(
-            "other machines may reach {address}, and it shows adapters, paths and errors without a key; \
-             write \"127.0.0.1:{}\", or permit it with `status_public = true`",
+            "other machines can reach {address}, and the page shows adapters, paths and errors without a key; write \
+             \"127.0.0.1:{}\", or allow it with `status_public = true`",
             address.port()
         );
         reader.problems.push(found.source.clone(), "host.status", sentence);

@@ -15,7 +15,12 @@ const OURS: [&str; 6] =
 
 /// Checks a filter. The error is a sentence with the nearest valid filter.
 pub(super) fn check(filter: &str) -> Result<(), String> {
-    let no_filter = || format!("{filter:?} is no level and no filter; write \"info\" or \"info,hermes_host=debug\"");
+    let no_filter = || {
+        format!(
+            "{filter:?} is neither a log level nor a filter; write \"info\" or \
+                                \"info,hermes_host=debug\""
+        )
+    };
     let with = |part: &str, better: &str| {
         let parts = filter.split(',').map(|other| if other == part { better } else { other });
         parts.collect::<Vec<_>>().join(",")
@@ -29,7 +34,7 @@ pub(super) fn check(filter: &str) -> Result<(), String> {
         if part.trim() != part || part.is_empty() {
             let tidy: Vec<&str> = filter.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
             let better = if tidy.is_empty() { "info".to_owned() } else { tidy.join(",") };
-            return Err(format!("{filter:?} has blanks or empty parts; write {better:?}"));
+            return Err(format!("{filter:?} has spaces or empty parts; write {better:?}"));
         }
         let Some((module, level)) = part.rsplit_once('=') else {
             if is_level(part) {
@@ -41,11 +46,15 @@ pub(super) fn check(filter: &str) -> Result<(), String> {
                 None if filter == part => format!("info,{part}=debug"),
                 None => with(part, &format!("{part}=debug")),
             };
-            return Err(format!("{part:?} is no level; write {better:?}"));
+            return Err(format!("{part:?} is not a log level; write {better:?}"));
         };
         if !is_level(level) {
             return Err(match nearest(&level.to_lowercase(), LEVELS) {
-                Some(near) => format!("{level:?} is no level; write {:?}", with(part, &format!("{module}={near}"))),
+                Some(near) => format!(
+                    "{level:?} is not a log level; write \
+                                       {:?}",
+                    with(part, &format!("{module}={near}"))
+                ),
                 None => no_filter(),
             });
         }
@@ -53,7 +62,7 @@ pub(super) fn check(filter: &str) -> Result<(), String> {
             reaches_the_host = true;
         } else if let Some(near) = nearest(module.split("::").next().unwrap_or(module), OURS) {
             let better = with(part, &format!("{near}={level}"));
-            return Err(format!("{module:?} is no module of the host; write {better:?}"));
+            return Err(format!("{module:?} is not a module of the host; write {better:?}"));
         }
     }
     match reaches_the_host {
@@ -78,19 +87,19 @@ mod tests {
     #[test]
     fn a_filter_that_would_silence_the_log_is_refused_with_the_nearest_valid_one() {
         let cases = [
-            ("inof", "\"inof\" is no level; write \"info\""),
-            ("Debg", "\"Debg\" is no level; write \"debug\""),
-            ("warning", "\"warning\" is no level; write \"warn\""),
-            ("verbose", "\"verbose\" is no level; write \"info,verbose=debug\""),
-            ("hermes_host", "\"hermes_host\" is no level; write \"info,hermes_host=debug\""),
-            ("inof,hermes_host=debug", "\"inof\" is no level; write \"info,hermes_host=debug\""),
-            ("info,hermes_host=debgu", "\"debgu\" is no level; write \"info,hermes_host=debug\""),
-            ("hermes_hots=debug", "\"hermes_hots\" is no module of the host; write \"hermes_host=debug\""),
-            ("info,hermes-host=debug", "\"hermes-host\" is no module of the host; write \"info,hermes_host=debug\""),
+            ("inof", "\"inof\" is not a log level; write \"info\""),
+            ("Debg", "\"Debg\" is not a log level; write \"debug\""),
+            ("warning", "\"warning\" is not a log level; write \"warn\""),
+            ("verbose", "\"verbose\" is not a log level; write \"info,verbose=debug\""),
+            ("hermes_host", "\"hermes_host\" is not a log level; write \"info,hermes_host=debug\""),
+            ("inof,hermes_host=debug", "\"inof\" is not a log level; write \"info,hermes_host=debug\""),
+            ("info,hermes_host=debgu", "\"debgu\" is not a log level; write \"info,hermes_host=debug\""),
+            ("hermes_hots=debug", "\"hermes_hots\" is not a module of the host; write \"hermes_host=debug\""),
+            ("info,hermes-host=debug", "\"hermes-host\" is not a module of the host; write \"info,hermes_host=debug\""),
             ("hyper=debug", "\"hyper=debug\" hides every line of the host; write \"info,hyper=debug\""),
-            ("info, hyper=warn", "\"info, hyper=warn\" has blanks or empty parts; write \"info,hyper=warn\""),
-            (",", "\",\" has blanks or empty parts; write \"info\""),
-            ("info,=debug,", "\"info,=debug,\" has blanks or empty parts; write \"info,=debug\""),
+            ("info, hyper=warn", "\"info, hyper=warn\" has spaces or empty parts; write \"info,hyper=warn\""),
+            (",", "\",\" has spaces or empty parts; write \"info\""),
+            ("info,=debug,", "\"info,=debug,\" has spaces or empty parts; write \"info,=debug\""),
         ];
         for (filter, sentence) in cases {
             assert_eq!(check(filter), Err(sentence.to_owned()), "{filter}");

@@ -93,8 +93,8 @@ impl Config {
         let found = enabled.filter_map(|(instance, adapter)| {
             let listed = policy.without_operator(instance)?;
             let sentence = format!(
-                "`allowed_users` has {listed} ids, so all of them are users and none is the operator; \
-                 add `operators = [\"ID\"]` with the id of the person who runs the host"
+                "`allowed_users` has {listed} ids, so all of them are users and none is the operator; add `operators \
+                 = [\"ID\"]` with the id of the operator"
             );
             let key = format!("adapter.{instance}.access");
             Some(Warning { source: adapter.section.source.clone(), key, sentence })
@@ -187,7 +187,7 @@ fn with_variable(sentence: String, manifest: Option<&Manifest>) -> String {
         .flat_map(|manifest| &manifest.env)
         .find(|name| name.retired_for.is_empty() && sentence == schema::needs(&name.key));
     match variable {
-        Some(name) => format!("{sentence}; write it into the section, or set {}", name.name),
+        Some(name) => format!("{sentence}; add it to the section, or set {}", name.name),
         None => sentence,
     }
 }

@@ -18,13 +18,14 @@ use crate::plugins::{self, AdapterPlan, AdapterSettings, Found, Judgement, LoadE
 const ASKED_AT_ONCE: usize = 8;
 
 /// The beginning of the message about a library that the host would refuse.
-const LIBRARY_REFUSED: &str = "its library is refused: ";
+const LIBRARY_REFUSED: &str = "its library is rejected: ";
 
 /// A part of the message about a library that could not be asked.
 const NOT_CHECKED: &str = "are not checked: ";
 
 /// The message about values that could not be checked.
-const CANNOT_BE_ASKED: &str = "it cannot be asked whether its values are right (a program, or a library of an older SDK); it judges them when it starts";
+const CANNOT_BE_ASKED: &str = "its settings cannot be checked before it starts (it is a program, or a library of an \
+                               older SDK)";
 
 /// Variables that the process of an adapter inherits. All others are removed.
 const CHILD_VARIABLES: &[&str] = &["PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"];
@@ -72,7 +73,7 @@ impl Prepared {
                     sentence: match self.settings.search.refused(plugin) {
                         Some(error) => format!("{LIBRARY_REFUSED}{error}"),
                         None => format!(
-                            "no library that can be read has the id {plugin:?}; `hermes-host adapter list` shows what lies there"
+                            "no readable library has the id {plugin:?}; `hermes-host adapter list` shows the libraries"
                         ),
                     },
                     nearest: nearest(plugin, self.manifests.keys().map(String::as_str)).map(str::to_owned),
@@ -339,8 +340,8 @@ fn not_checked(what: &str, error: &LoadError) -> String {
         LoadError::Unwritable { what: copy, path, .. } => {
             tracing::warn!(%error, "the {what} of an adapter are not checked");
             format!(
-                "its {what} were not checked when this was read, since {copy} could not be written to {}; \
-                 `hermes-host reload` checks them once there is room",
+                "its {what} were not checked, since {copy} could not be written to {}; `hermes-host reload` \
+                 checks them again",
                 path.display()
             )
         }

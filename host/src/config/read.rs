@@ -146,14 +146,14 @@ impl<'a> Reader<'a> {
             self.problem(
                 node.at,
                 shown,
-                format!("is the retired name of `{current}`, which is there too; remove this one"),
+                format!("is the retired name of `{current}`, which is also set; remove this key"),
             );
             return;
         }
         self.warnings.push(Warning {
             source: self.at(node.at),
             key: shown.to_owned(),
-            sentence: format!("retired; write `{current}` instead"),
+            sentence: format!("is retired; use `{current}` instead"),
         });
         if let Some(key) = find(keys.iter().copied(), current)
             && let Some(value) = self.check(key.kind, node, shown)
@@ -185,8 +185,8 @@ impl<'a> Reader<'a> {
                     node.at,
                     shown,
                     format!(
-                        "a secret is written out in a file that others may read; \
-                         write {{ env = \"NAME\" }} or {{ file = \"path\" }}, or run `chmod 600 {file}`"
+                        "a secret is written in a file that other users can read; write {{ env = \"NAME\" }} or {{ \
+                         file = \"path\" }}, or run `chmod 600 {file}`"
                     ),
                 );
                 None
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
                     self.problem(
                         at,
                         shown,
-                        format!("the variable {name} is not set; set it, or put it into .env in the home folder"),
+                        format!("the variable {name} is not set; set it, or add it to .env in the home folder"),
                     );
                     None
                 }
@@ -250,7 +250,7 @@ impl<'a> Reader<'a> {
                             self.warnings.push(Warning {
                                 source: self.at(at),
                                 key: shown.to_owned(),
-                                sentence: format!("everybody may read {0}; run `chmod 600 {0}`", path.display()),
+                                sentence: format!("every user can read {0}; run `chmod 600 {0}`", path.display()),
                             });
                         }
                         Some(text.trim_end_matches(['\r', '\n']).to_owned())
@@ -316,7 +316,7 @@ fn check_kind(kind: Kind, value: &Value) -> Result<(), String> {
         (Kind::Secret, Value::String(_) | Value::Table(_)) => Ok(()),
         (Kind::Secret, other) => Err(format!("{SECRET_SHAPE}, not {}", other.type_name())),
         (Kind::Texts, Value::Table(table)) => table.iter().try_for_each(|(name, node)| check_text(name, &node.value)),
-        (Kind::Texts, _) => wrong("a table of texts by name"),
+        (Kind::Texts, _) => wrong("a table of named strings"),
         (Kind::Listen, Value::String(address)) => check_listen(address),
         (Kind::Listen, _) => wrong("a string such as \"127.0.0.1:8640\""),
         (Kind::Url, Value::String(url)) => check_url(url),
@@ -364,7 +364,7 @@ fn check_qualified(id: &str) -> Result<(), String> {
     match id.split_once(':') {
         Some((instance, user)) if is_instance_name(instance) && !user.is_empty() => Ok(()),
         _ => Err(format!(
-            "\"{id}\" does not say on which instance; write \"<instance>:{id}\", or put it into the adapter's own access"
+            "\"{id}\" has no instance; write \"<instance>:{id}\", or move it to the `access` of the adapter"
         )),
     }
 }
@@ -373,7 +373,7 @@ fn check_text(name: &str, value: &Value) -> Result<(), String> {
     // Users type the name after a command.
     let is_word = name.len() <= 64 && !name.is_empty() && !name.contains(char::is_whitespace) && !name.starts_with('-');
     match value {
-        _ if !is_word => Err(format!("{name:?} cannot be a name; write one word of at most 64 bytes")),
+        _ if !is_word => Err(format!("{name:?} is not a valid name; write one word of at most 64 bytes")),
         Value::String(text) if !text.trim().is_empty() => Ok(()),
         Value::String(_) => Err(format!("{name:?} is empty")),
         other => Err(format!("{name:?} must be a string, not {}", other.type_name())),
@@ -391,8 +391,8 @@ fn check_url(url: &str) -> Result<(), String> {
     // The same check as in the client. A user name or a password in the address would be shown.
     match hermes_adapter_net::client::base_url(url) {
         Ok(_) if !url.contains(char::is_whitespace) => Ok(()),
-        Ok(_) => Err("must have no white space, as in \"https://api.example/v1\"".to_owned()),
-        Err(why) => Err(format!("cannot be used ({why}); write something like \"https://api.example/v1\"")),
+        Ok(_) => Err("must not contain white space; write a URL such as \"https://api.example/v1\"".to_owned()),
+        Err(why) => Err(format!("cannot be used ({why}); write one such as \"https://api.example/v1\"")),
     }
 }
 
@@ -405,7 +405,7 @@ fn check_chat(value: &Value) -> Result<(), String> {
             for (name, node) in table {
                 match (name.as_str(), &node.value) {
                     ("chat" | "thread", Value::String(text)) if !text.is_empty() => {}
-                    ("chat" | "thread", _) => return Err(format!("`{name}` must be a string that is not empty")),
+                    ("chat" | "thread", _) => return Err(format!("`{name}` must be a non-empty string")),
                     _ => return Err(format!("has no key `{name}`, only `chat` and `thread`")),
                 }
             }

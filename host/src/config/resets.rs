@@ -59,7 +59,7 @@ pub fn check(reader: &mut Reader<'_>, values: &Values, shown: &str) {
         && TimeZone::get(name).is_err()
     {
         let sentence =
-            format!("{name:?} is no zone that this machine knows; write one like \"Europe/Berlin\" or \"UTC\"");
+            format!("{name:?} is not a known time zone; use an IANA name such as \"Europe/Berlin\" or \"UTC\"");
         reader.problems.push(found.source.clone(), format!("{shown}reset.zone"), sentence);
     }
 }

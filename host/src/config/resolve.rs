@@ -58,7 +58,7 @@ impl Config {
                 self.warnings.push(Warning {
                     source: source.clone(),
                     key: String::new(),
-                    sentence: format!("retired; set {} instead", name.retired_for),
+                    sentence: format!("is retired; set {} instead", name.retired_for),
                 });
             }
             hits.push(Hit { name: name.clone(), text: text.to_owned(), source });
@@ -122,7 +122,7 @@ impl Config {
         self.warnings.push(Warning {
             source: said,
             key: format!("{shown}.{key}"),
-            sentence: format!("wins over {}, which says something else", hit.source),
+            sentence: format!("overrides the different value of {}", hit.source),
         });
     }
 

@@ -20,7 +20,7 @@ const WIDTH: usize = 100;
 /// Returns the documented sample, with a section for each adapter that was found.
 pub fn sample(manifests: &BTreeMap<String, Manifest>, schemas: &BTreeMap<String, Json>) -> String {
     let mut out = String::new();
-    comment(&mut out, "", "Everything hermes-host can be told, with its defaults. A file needs only what differs.");
+    comment(&mut out, "", "All settings of hermes-host with their defaults. A file needs only the values that differ.");
     comment(
         &mut out,
         "",
@@ -41,8 +41,8 @@ pub fn sample(manifests: &BTreeMap<String, Manifest>, schemas: &BTreeMap<String,
     comment(
         &mut out,
         "",
-        "One section per adapter instance. Its name is part of every session key: keep it for ever. \
-         The host owns the keys of the first example; every other key is the adapter's.",
+        "One section per adapter instance. The name is part of every session key and must not change later. The keys \
+         of the first example belong to the host; all other keys belong to the adapter.",
     );
     line(&mut out, "# ", "[adapter.example]".to_owned());
     for key in section_keys() {
@@ -76,8 +76,8 @@ fn adapter(out: &mut String, manifest: &Manifest, schema: Option<&Json>) {
         comment(out, "", &format!("home_channel: {}", manifest.home_channel_help));
     }
     for name in manifest.env.iter().filter(|name| name.retired_for.is_empty()) {
-        let enables = if name.enables { ", and starts the adapter without a section" } else { "" };
-        comment(out, "", &format!("{} in the environment stands for `{}`{enables}.", name.name, name.key));
+        let enables = if name.enables { " and starts the adapter without a section" } else { "" };
+        comment(out, "", &format!("The variable {} sets `{}`{enables}.", name.name, name.key));
     }
     // The sample starts the same adapters as a host without a file.
     let lead = if super::load::built_in().contains_key(&manifest.id) { "" } else { "# " };

@@ -142,7 +142,7 @@ pub fn target<'a>(root: &'a Json, schema: &Map<String, Json>) -> Option<&'a Json
 
 /// Returns the message about a missing required key.
 pub fn needs(name: &str) -> String {
-    format!("needs the key `{name}`")
+    format!("requires the key `{name}`")
 }
 
 struct Checker<'a> {
@@ -344,7 +344,7 @@ fn value_type_name(value: &Json) -> &'static str {
     match value {
         Json::String(_) => "a string",
         Json::Bool(_) => "a boolean",
-        Json::Number(n) if n.is_f64() => "a number with a point",
+        Json::Number(n) if n.is_f64() => "a decimal number",
         Json::Number(_) => "an integer",
         Json::Array(_) => "a list",
         Json::Object(_) => "a table",

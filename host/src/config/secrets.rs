@@ -28,7 +28,8 @@ impl Config {
             source,
             key,
             sentence: format!(
-                "a secret of less than {WHOLE_CHARS_MIN} characters is masked in logs only where it stands alone; use a longer one"
+                "a secret of less than {WHOLE_CHARS_MIN} characters is masked in logs only as a separate word; use a \
+                 longer one"
             ),
         };
         let mut warnings = Vec::new();
@@ -56,7 +57,10 @@ impl Config {
         let warn = |(name, _): (&String, &String)| Warning {
             source: found.source.clone(),
             key: "agent.env_pass".to_owned(),
-            sentence: format!("{name} holds a secret of this host, and every command of the agent gets it"),
+            sentence: format!(
+                "{name} contains a secret of this host, and every command of the agent receives it; \
+                               remove it from this list if that is not intended"
+            ),
         };
         passed.map(warn).collect()
     }
@@ -86,8 +90,8 @@ impl Config {
                         own.place(&path),
                         format!("adapter.{instance}.{key}{dot}{path}"),
                         format!(
-                            "a secret is written out in a file that others may read; \
-                             write {{ env = \"NAME\" }} or {{ file = \"path\" }}, or run `chmod 600 {file}`"
+                            "a secret is written in a file that other users can read; write {{ env = \"NAME\" }} or \
+                             {{ file = \"path\" }}, or run `chmod 600 {file}`"
                         ),
                     );
                 }

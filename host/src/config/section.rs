@@ -85,21 +85,17 @@ pub fn read_all(reader: &mut Reader<'_>, node: &Node) -> BTreeMap<String, Sectio
     for (instance, node) in sections {
         let shown = format!("adapter.{instance}");
         if !is_instance_name(instance) {
-            let sentence =
-                "an instance name has letters, digits, `_` and `-`, begins with a letter and is at most 64 long";
+            let sentence = "an instance name consists of letters, digits, `_` and `-`, begins with a letter and has at most 64 \
+                 characters";
             reader.problem(node.at, &shown, sentence);
             continue;
         }
         if instance == crate::plugins::terminal::INSTANCE {
-            reader.problem(node.at, &shown, "that is the name of the host's own terminals; choose another one");
+            reader.problem(node.at, &shown, "this name is reserved for the terminals of the host; choose another one");
             continue;
         }
         if instance == HOST {
-            reader.problem(
-                node.at,
-                &shown,
-                "that is the name under which the host keeps its own values; choose another one",
-            );
+            reader.problem(node.at, &shown, "this name is reserved for the host; choose another one");
             continue;
         }
         match &node.value {
@@ -131,11 +127,7 @@ fn read(reader: &mut Reader<'_>, table: &BTreeMap<String, Node>, at: At, shown: 
     for (name, node) in short {
         let path = format!("session.{name}");
         if host.get(&path).is_some() {
-            reader.problem(
-                node.at,
-                &format!("{shown}.{name}"),
-                format!("is said twice; remove it or `{shown}.{path}`"),
-            );
+            reader.problem(node.at, &format!("{shown}.{name}"), format!("is set twice; remove it or `{shown}.{path}`"));
             continue;
         }
         // The short form equals a table with one key below `session`.

@@ -192,7 +192,7 @@ fn adapters(schemas: &BTreeMap<String, Json>) -> Json {
         })
         .collect();
     json!({
-        "description": "One section per instance; session keys contain its name.",
+        "description": "One section per instance. Session keys contain its name.",
         "type": "object",
         "properties": named,
         "additionalProperties": host,

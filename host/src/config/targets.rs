@@ -38,7 +38,10 @@ impl Config {
                 problems.0.push(Problem {
                     source: adapter.section.own.get(key).map_or(adapter.section.source.clone(), |own| own.place(rest)),
                     key: format!("adapter.{instance}.{path}"),
-                    sentence: format!("{to:?} is no instance, so nothing arrives there; write the name of a section"),
+                    sentence: format!(
+                        "no instance is named {to:?}, so nothing arrives there; write the name of an \
+                                       [adapter] section"
+                    ),
                     nearest: near.map(str::to_owned),
                 });
             });

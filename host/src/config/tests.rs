@@ -57,16 +57,19 @@ fn commands_get_the_named_variables_and_no_others() {
     assert_eq!((environment["GH_TOKEN"].as_str(), environment["FROM_FILE"].as_str()), ("ghp_0123456789", "yes"));
     assert!(!environment.keys().any(|name| ["OTHER_TOKEN", "OPENAI_API_KEY", "UNSET"].contains(&name.as_str())));
     let said: Vec<&str> = config.warnings.iter().map(|warning| warning.sentence.as_str()).collect();
-    assert_eq!(said, ["the variable UNSET is not set, so commands do not get it"]);
+    assert_eq!(said, ["the variable UNSET is not set, so commands do not receive it"]);
     assert!(config.passed_secrets().is_empty());
     world.file("[agent]\nenv_pass = [\"OPENAI_API_KEY\"]\n");
     let config = world.load().unwrap();
     assert_eq!(config.agent.environment["OPENAI_API_KEY"], "sk-0123456789");
-    assert!(config.passed_secrets()[0].sentence.starts_with("OPENAI_API_KEY holds a secret of this host"));
+    assert!(config.passed_secrets()[0].sentence.starts_with("OPENAI_API_KEY contains a secret of this host"));
     for name in ["HERMES_SESSION_KEY", "HERMES_CONTROL_TOKEN", "GH_*", "A=B"] {
         world.file(&format!("[agent]\nenv_pass = [{name:?}]\n"));
         let said = world.relative(world.load().unwrap_err());
-        assert!(said.starts_with(&format!("plugins.toml:2:1: agent.env_pass: {name:?} cannot be passed on")), "{said}");
+        assert!(
+            said.starts_with(&format!("plugins.toml:2:1: agent.env_pass: {name:?} cannot be passed to commands")),
+            "{said}"
+        );
     }
 }
 
@@ -87,7 +90,7 @@ async fn a_variable_of_the_python_gateway_that_limits_something_is_refused_until
     assert_eq!(
         limits,
         "environment TELEGRAM_ALLOWED_CHATS: adapter.telegram.access.allowed_groups: hermes-host does not read this \
-         variable, which limits the Python gateway; set this key, or unset the variable"
+         variable, which sets a limit in the Python gateway; set this key, or unset the variable"
     );
     assert!(warnings.is_empty());
     let nothing = (String::new(), Vec::new());
@@ -96,14 +99,20 @@ async fn a_variable_of_the_python_gateway_that_limits_something_is_refused_until
     assert_eq!(judged("", &chats).await, nothing, "there is no Telegram to limit");
     assert_eq!(judged(&format!("{section}enabled = false\n"), &chats).await, nothing);
     let (limits, _) = judged(section, &[("TELEGRAM_IGNORED_THREADS", "1")]).await;
-    assert!(limits.ends_with("limits the Python gateway, and has no key for it; unset the variable"), "{limits}");
+    assert!(
+        limits.ends_with(
+            "sets a limit in the Python gateway, and has no equivalent key; unset the \
+                              variable"
+        ),
+        "{limits}"
+    );
     let exclusive = |value| [("TELEGRAM_EXCLUSIVE_BOT_MENTIONS", value)];
     assert!(judged(section, &exclusive("true")).await.0.contains("session.require_mention"));
     assert_eq!(judged(section, &exclusive("false")).await.0, "");
     assert_eq!(
         judged("", &[("GATEWAY_ALLOWED_USERS", "1,2")]).await.0,
-        "environment GATEWAY_ALLOWED_USERS: access.allowed_users: hermes-host does not read this variable, which limits \
-         the Python gateway; set this key, or unset the variable"
+        "environment GATEWAY_ALLOWED_USERS: access.allowed_users: hermes-host does not read this variable, which sets \
+         a limit in the Python gateway; set this key, or unset the variable"
     );
     assert!(judged("[agent]\ntools = [\"terminal\"]", &[("TERMINAL_ENV", "docker")]).await.0.contains("agent.tools"));
     assert_eq!(judged("", &[("TERMINAL_ENV", "docker")]).await, nothing);
@@ -130,7 +139,7 @@ async fn a_variable_of_the_python_gateway_that_limits_something_is_refused_until
              this variable of the Python gateway; set this key instead",
             "environment HERMES_TIMEZONE: session.reset.zone: hermes-host does not read this variable of the Python \
              gateway; set this key instead",
-            "environment MATRIX_HOMESERVER: there is no adapter for Matrix here, so this variable has no effect",
+            "environment MATRIX_HOMESERVER: hermes-host has no adapter for Matrix, so this variable has no effect",
         ]
     );
 }
@@ -254,7 +263,7 @@ fn a_section_wins_over_the_process_and_the_process_over_the_file_of_variables() 
     assert_eq!(config.agent.model.as_deref(), Some("from process"));
     assert_eq!(
         config.warnings[0].to_string(),
-        ".env OPENAI_MODEL: the process environment has another value, which wins; remove one of them"
+        ".env OPENAI_MODEL: the process environment has a different value and takes precedence; remove one of them"
     );
 
     world.file("[agent]\nmodel = \"from file\"");
@@ -263,7 +272,7 @@ fn a_section_wins_over_the_process_and_the_process_over_the_file_of_variables() 
     let file = world.dir().join("plugins.toml");
     assert_eq!(
         config.warnings[1].to_string(),
-        format!("{}:2:1: agent.model: wins over environment OPENAI_MODEL, which says something else", file.display())
+        format!("{}:2:1: agent.model: overrides the different value of environment OPENAI_MODEL", file.display())
     );
     let source = |key: &str| config.show(&BTreeMap::new()).into_iter().find(|shown| shown.key == key).unwrap().source;
     assert_eq!(source("agent.model"), format!("{}:2:1", file.display()));
@@ -285,7 +294,7 @@ fn a_retired_key_warns_and_still_works() {
     let config = world.load().unwrap();
     assert_eq!(config.access.strangers, Strangers::Ignore);
     let said: Vec<String> = config.warnings.iter().map(|warning| warning.sentence.clone()).collect();
-    assert_eq!(said, ["retired; write `access.strangers` instead", "retired; write `session.busy` instead"]);
+    assert_eq!(said, ["is retired; use `access.strangers` instead", "is retired; use `session.busy` instead"]);
 }
 
 #[test]
@@ -367,8 +376,8 @@ fn a_literal_secret_is_for_a_file_that_only_its_owner_reads() {
     let mut config = world.load().unwrap();
     assert_eq!(
         world.relative(config.resolve(&manifests).unwrap_err()),
-        "plugins.toml:2:1: adapter.chat.token: a secret is written out in a file that others may read; \
-         write { env = \"NAME\" } or { file = \"path\" }, or run `chmod 600 plugins.toml`"
+        "plugins.toml:2:1: adapter.chat.token: a secret is written in a file that other users can read; write { env = \
+         \"NAME\" } or { file = \"path\" }, or run `chmod 600 plugins.toml`"
     );
 }
 

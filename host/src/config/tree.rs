@@ -81,7 +81,7 @@ fn message(error: &toml::de::Error, text: &str) -> String {
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
     let at = error.span().and_then(|span| text.get(span)).map(str::trim);
     match at.filter(|key| message == "duplicate key" && !key.is_empty() && !key.contains('\n')) {
-        Some(key) => format!("the key {key} stands here twice; remove one of them"),
+        Some(key) => format!("the key {key} is defined twice; remove one of the definitions"),
         None => message,
     }
 }
@@ -113,7 +113,7 @@ fn read_value(
         DeValue::Integer(i) => match i64::from_str_radix(i.as_str(), i.radix()) {
             Ok(i) => Value::Integer(i),
             Err(_) => {
-                problems.push(SyntaxError { at, message: format!("{} does not fit into 64 bits", i.as_str()) });
+                problems.push(SyntaxError { at, message: format!("{} does not fit in 64 bits", i.as_str()) });
                 Value::Integer(0)
             }
         },
@@ -139,7 +139,7 @@ impl Value {
         match self {
             Self::String(_) => "a string",
             Self::Integer(_) => "an integer",
-            Self::Float(_) => "a number with a point",
+            Self::Float(_) => "a decimal number",
             Self::Boolean(_) => "a boolean",
             Self::Datetime(_) => "a date",
             Self::Array(_) => "a list",

@@ -32,20 +32,22 @@ const ANSWER_WAIT: Duration = Duration::from_secs(70);
 #[non_exhaustive]
 pub enum ClientError {
     /// No host runs. The operator starts one.
-    #[error("no host runs for {}; start it with `hermes-host run`", home.display())]
+    #[error("no host is running for {}; start it with `hermes-host run`", home.display())]
     NotRunning {
         /// The home.
         home: PathBuf,
     },
     /// The host belongs to another user, or the folder may not be entered. The operator changes the user.
-    #[error("the control socket in {} belongs to another user; run this as the user of the host", home.display())]
+    #[error("the control socket in {} belongs to another user; run this command as the user of the \
+             host", home.display())]
     Denied {
         /// The home.
         home: PathBuf,
     },
     /// Host and program have different versions. The operator restarts the host.
     #[error(
-        "the running host is {program} and speaks version {version} of the control words, this program {CONTROL_VERSION}; restart the host"
+        "the running host {program} uses version {version} of the control protocol, this program version \
+         {CONTROL_VERSION}; restart the host"
     )]
     Version {
         /// Version of the host's protocol.
@@ -65,7 +67,7 @@ pub enum ClientError {
         message: String,
     },
     /// The host ended or did not answer.
-    #[error("the host did not answer ({0}); `hermes-host status` says whether it still runs")]
+    #[error("the host did not answer ({0}); check with `hermes-host status` that it is running")]
     Line(#[from] LineError),
     /// The system refused.
     #[error("the control socket in {} cannot be used ({source})", home.display())]
@@ -134,7 +136,7 @@ impl Client {
             Ok(First::Hello(hello)) => Err(ClientError::Version { version: hello.version, program: hello.program }),
             Ok(First::Reply(reply)) => match *reply {
                 ControlReply::Error { message, .. } => Err(ClientError::Refused(message)),
-                _ => Err(LineError::Unreadable("not a greeting".to_owned()).into()),
+                _ => Err(LineError::Unreadable("not a hello".to_owned()).into()),
             },
             Err(error) => Err(error.into()),
         }
@@ -149,7 +151,7 @@ impl Client {
         match self.ask(&ControlRequest::Chat { resume, once }).await? {
             ControlReply::Chat(info) => Ok(Seated { info: *info, reader: self.reader, writer: self.writer }),
             ControlReply::Error { kind, message } => Err(ClientError::NoSeat { kind, message }),
-            _ => Err(LineError::Unreadable("not a seat".to_owned()).into()),
+            _ => Err(LineError::Unreadable("not a terminal slot".to_owned()).into()),
         }
     }
 

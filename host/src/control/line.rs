@@ -15,10 +15,10 @@ pub enum LineError {
     #[error("the connection ended")]
     Ended,
     /// The other side ended the connection within a line.
-    #[error("the connection ended within a line")]
+    #[error("the connection ended in the middle of a line")]
     CutOff,
     /// The other side did not answer in time.
-    #[error("it took longer than {} s", .0.as_secs_f64())]
+    #[error("timed out after {} s", .0.as_secs_f64())]
     Late(Duration),
     /// The line is longer than allowed.
     #[error("a line is longer than {LINE_BYTES_MAX} bytes")]

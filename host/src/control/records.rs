@@ -82,7 +82,9 @@ pub async fn find_own_session(store: &Store, name: &str) -> Result<SessionRow, C
             return Err(match store.resolve_session(name, None).await.map_err(failed)? {
                 Resolved::Unknown => nobodys(name),
                 Resolved::Found(row) => refused(anothers(&row)),
-                Resolved::Ambiguous(_) => refused(format!("the sessions that begin with {name:?} belong to others")),
+                Resolved::Ambiguous(_) => {
+                    refused(format!("the sessions that begin with {name:?} belong to other users"))
+                }
             });
         }
     };
@@ -93,17 +95,20 @@ pub async fn find_own_session(store: &Store, name: &str) -> Result<SessionRow, C
 fn anothers(row: &SessionRow) -> String {
     let called = row.title.as_ref().map_or_else(|| format!("session {}", row.id), |title| format!("{title:?}"));
     let owner = row.owner.as_deref().unwrap_or("nobody");
-    format!("{called} belongs to {owner} and goes on there only; `hermes-host session show {}` reads it", row.id)
+    format!(
+        "{called} belongs to {owner} and can only be continued there; `hermes-host session show {}` shows it",
+        row.id
+    )
 }
 
 fn nobodys(name: &str) -> ControlReply {
-    let words = format!("no session is called {name:?}; `hermes-host session list --all` shows them");
+    let words = format!("no session is named {name:?}; `hermes-host session list --all` shows the sessions");
     ControlReply::error(ErrorKind::NotFound, words)
 }
 
 fn several(name: &str, ids: &[SessionId]) -> ControlReply {
     let ids: Vec<&str> = ids.iter().take(CANDIDATES_MAX).map(|SessionId(id)| id.as_str()).collect();
-    let words = format!("several sessions begin with {name:?} ({}); write more of the id", ids.join(", "));
+    let words = format!("several sessions begin with {name:?} ({}); write more characters of the id", ids.join(", "));
     ControlReply::error(ErrorKind::Invalid, words)
 }
 
@@ -162,7 +167,7 @@ async fn deliveries(store: &Store, limit: u32, all: bool) -> Result<ControlReply
 
 async fn delivery_with_parts(store: &Store, id: DeliveryId) -> Result<ControlReply, StoreError> {
     let Some(row) = store.delivery(id).await? else {
-        let sentence = format!("there is no delivery {}; `hermes-host outbox list --all` shows them", id.0);
+        let sentence = format!("there is no delivery {}; `hermes-host outbox list --all` shows the deliveries", id.0);
         return Ok(ControlReply::error(ErrorKind::NotFound, sentence));
     };
     let parts = row.parts.iter().map(part_info).collect();

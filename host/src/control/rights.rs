@@ -8,8 +8,8 @@ use super::tokens::Run;
 use super::{ControlReply, ControlRequest, ErrorKind};
 
 /// The refusal of a process that the host started and that has no valid token.
-pub const NO_TOKEN: &str = "the host started this process, and its HERMES_CONTROL_TOKEN is missing, expired or of another \
-     host; run the command in a terminal that the host did not start";
+pub const NO_TOKEN: &str = "this process was started by the host, and its HERMES_CONTROL_TOKEN is missing, expired or \
+                            from another host; run the command in a terminal that was not started by the host";
 
 /// The refusal of a request whose run has ended.
 const EXPIRED: &str = "the run for which this HERMES_CONTROL_TOKEN was issued has ended";
@@ -58,17 +58,21 @@ impl Identity {
         match right(request) {
             Right::Own => {}
             Right::Tier(needed) if run.tier < needed => {
-                let words =
-                    format!("a run of a {tier} may not do this; it needs the right of the {needed}", tier = run.tier);
+                let words = format!(
+                    "a run of a {tier} is not allowed to do this; it requires the rights of the {needed}",
+                    tier = run.tier
+                );
                 return Err(refused(words));
             }
             Right::Tier(_) if !run.is_private() => {
-                let words = "a run in a conversation of several people may not do this; ask in a private chat";
+                let words =
+                    "a run in a conversation of several people is not allowed to do this; ask in a private chat";
                 return Err(refused(words.to_owned()));
             }
             Right::Tier(_) => {}
             Right::Terminal => {
-                let words = "only a person may do this; run the command in a terminal that the host did not start";
+                let words = "only a person is allowed to do this; run the command in a terminal that was not started \
+                             by the host";
                 return Err(refused(words.to_owned()));
             }
         }

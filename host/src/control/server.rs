@@ -116,24 +116,24 @@ pub(super) async fn serve_within(listener: UnixListener, way: Way, clients_max: 
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "the control socket cannot accept");
+                tracing::warn!(%error, "the control socket cannot accept a connection");
                 tokio::time::sleep(ACCEPT_REST).await;
                 continue;
             }
         };
         if !is_ours(&stream) {
-            tracing::warn!("another user tried the control socket");
+            tracing::warn!("rejected a connection of another user to the control socket");
             continue;
         }
         let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
-            refuse(stream, "too many clients of the control socket; end one and try again");
+            refuse(stream, "the control socket has too many clients; end one and try again");
             continue;
         };
         let way = way.clone();
         clients.spawn(async move {
             match client(stream, way, waits, slot).await {
                 Ok(()) | Err(LineError::Ended) => {}
-                Err(error) => tracing::debug!(%error, "a client of the control socket ended"),
+                Err(error) => tracing::debug!(%error, "connection of a control client ended"),
             }
         });
     }
@@ -149,7 +149,7 @@ async fn origin(stream: &UnixStream, way: &Way, wait: Duration) -> Origin {
         Ok(Some(peer)) => peer,
         Ok(None) => return Origin::Unknown,
         Err(error) => {
-            tracing::warn!(%error, "the system does not name the peer of the control socket");
+            tracing::warn!(%error, "the peer of the control socket is unknown");
             return Origin::Unknown;
         }
     };
@@ -185,7 +185,7 @@ async fn client(stream: UnixStream, way: Way, waits: Waits, slot: OwnedSemaphore
         // A process that retries forever must not fill the log.
         let refused = way.refused.fetch_add(1, Ordering::Relaxed) + 1;
         if refused.is_power_of_two() {
-            tracing::warn!(?origin, refused, "a process that the host started was refused at the control socket");
+            tracing::warn!(?origin, refused, "rejected a process started by the host at the control socket");
         }
         let reply = ControlReply::error(ErrorKind::Refused, rights::NO_TOKEN);
         return line::write(&mut writer, &reply, waits.write).await;
@@ -195,7 +195,10 @@ async fn client(stream: UnixStream, way: Way, waits: Waits, slot: OwnedSemaphore
     if hello.version != CONTROL_VERSION {
         let reply = ControlReply::error(
             ErrorKind::Invalid,
-            format!("this host speaks version {CONTROL_VERSION} of the control words, not {}", hello.version),
+            format!(
+                "this host uses version {CONTROL_VERSION} of the control protocol, not {}; restart the host",
+                hello.version
+            ),
         );
         return line::write(&mut writer, &reply, waits.write).await;
     }
@@ -228,7 +231,7 @@ async fn client(stream: UnixStream, way: Way, waits: Waits, slot: OwnedSemaphore
             Err(LineError::TooLong) => {
                 let reply = ControlReply::error(
                     ErrorKind::Failed,
-                    "the answer is too long for one line; ask for fewer with --limit",
+                    "the answer is too long; request fewer entries with --limit",
                 );
                 line::write(&mut writer, &reply, waits.write).await?;
             }
@@ -246,11 +249,11 @@ async fn sit(
 ) -> Result<(Seat, SeatInfo), Box<ControlReply>> {
     let refused = |kind, words: &str| Box::new(ControlReply::error(kind, words));
     let Some(seats) = &way.seats else {
-        return Err(refused(ErrorKind::Refused, "this host gives no seats to terminals"));
+        return Err(refused(ErrorKind::Refused, "this host does not accept terminals"));
     };
     match tokio::time::timeout(wait, seats.sit(resume, once)).await {
         Ok(given) => given,
-        Err(_) => Err(refused(ErrorKind::Busy, "the host did not give a seat in time; try again")),
+        Err(_) => Err(refused(ErrorKind::Busy, "the host did not assign a terminal slot in time; try again")),
     }
 }
 
@@ -280,11 +283,11 @@ async fn answer(
         }
         match answer.await {
             Ok(reply) => reply,
-            Err(_) => ControlReply::error(ErrorKind::Failed, "the host gave no answer; its log says why"),
+            Err(_) => ControlReply::error(ErrorKind::Failed, "the host gave no answer; see its log for the reason"),
         }
     };
     tokio::time::timeout(wait, ask).await.unwrap_or_else(|_| {
-        let message = format!("the host did not answer within {} s; it may still do it", wait.as_secs());
+        let message = format!("the host did not answer within {} s; the request may still complete", wait.as_secs());
         ControlReply::error(ErrorKind::Busy, message)
     })
 }

@@ -127,7 +127,8 @@ pub async fn find(
     match store.task(viewer, task).await.map_err(|error| store_failed(&error))? {
         FoundTask::Task(row, events) => Ok((row, events)),
         FoundTask::Unknown(near) => {
-            let words = format!("{}; `hermes-host task list --all` shows them", act::no_such(task, near.as_deref()));
+            let words =
+                format!("{}; `hermes-host task list --all` shows the tasks", act::no_such(task, near.as_deref()));
             Err(ControlReply::error(ErrorKind::NotFound, words))
         }
         FoundTask::Ambiguous(ids) => Err(ControlReply::error(ErrorKind::Invalid, act::several(task, &ids))),

@@ -58,7 +58,7 @@ async fn without_a_host_the_client_says_how_to_start_one() {
     let error = Client::connect(home.path()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("no host runs for {}; start it with `hermes-host run`", home.path().display())
+        format!("no host is running for {}; start it with `hermes-host run`", home.path().display())
     );
 }
 
@@ -71,7 +71,7 @@ async fn hostile_lines_are_answered_with_a_sentence_and_harm_nobody() {
     let cases: [(&str, &str); 8] = [
         ("GET / HTTP/1.1\r\n", "the first line must be hello"),
         ("{\"type\":\"status\"}\n", "the first line must be hello"),
-        ("{\"type\":\"hello\",\"version\":2}\n", "speaks version 1 of the control words, not 2"),
+        ("{\"type\":\"hello\",\"version\":2}\n", "uses version 1 of the control protocol, not 2"),
         (&format!("{hello}{{\"type\":\"launch\"}}\n"), "not a request: unknown variant `launch`"),
         (&format!("{hello}{{\"type\":\"outbox_show\",\"delivery\":\"7\"}}\n"), "not a request: invalid type: string"),
         (&format!("{hello}{{\"type\":\"outbox_show\",\"delivery\":7,\"force\":true}}\n"), "unknown field `force`"),
@@ -118,7 +118,7 @@ async fn a_client_beyond_the_bound_is_told_so() {
     let _host = host(home.path(), 1);
     let mut first = Client::connect(home.path()).await.unwrap();
     let error = Client::connect(home.path()).await.unwrap_err().to_string();
-    assert_eq!(error, "too many clients of the control socket; end one and try again");
+    assert_eq!(error, "the control socket has too many clients; end one and try again");
     first.ask(&ControlRequest::Status {}).await.unwrap();
 }
 
@@ -131,14 +131,14 @@ async fn a_client_that_says_nothing_loses_its_place() {
     let server = tokio::spawn(server::serve_within(bind(home.path()).unwrap(), way(requests), 1, waits));
     let mut answer = String::new();
     socket::connect(home.path()).unwrap().read_to_string(&mut answer).await.unwrap();
-    assert!(answer.contains("the first line must be hello: it took longer than 0.02 s"), "{answer}");
+    assert!(answer.contains("the first line must be hello: timed out after 0.02 s"), "{answer}");
 
     let mut stream = socket::connect(home.path()).unwrap();
     stream.write_all(b"{\"type\":\"hello\",\"version\":1}\n{\"type\":\"reload\"}\n").await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.contains("the host did not answer within 0 s; it may still do it"), "{answer}");
-    assert!(answer.contains("not a request: it took longer"), "{answer}");
+    assert!(answer.contains("the host did not answer within 0 s; the request may still complete"), "{answer}");
+    assert!(answer.contains("not a request: timed out after"), "{answer}");
     assert!(inbox.recv().await.is_some());
     server.abort();
 }
@@ -152,7 +152,7 @@ async fn a_host_that_drops_a_request_is_reported() {
     let dropper = tokio::spawn(async move { inbox.recv().await.map(|(request, ..)| request) });
     let mut client = Client::connect(home.path()).await.unwrap();
     let reply = client.ask(&ControlRequest::Reload {}).await.unwrap();
-    assert_eq!(reply, ControlReply::error(ErrorKind::Failed, "the host gave no answer; its log says why"));
+    assert_eq!(reply, ControlReply::error(ErrorKind::Failed, "the host gave no answer; see its log for the reason"));
     assert_eq!(dropper.await.unwrap(), Some(ControlRequest::Reload {}));
     let reply = client.ask(&ControlRequest::Reload {}).await.unwrap();
     assert_eq!(reply, ControlReply::error(ErrorKind::Busy, "the host is stopping"));
@@ -168,7 +168,7 @@ async fn whoever_asks_a_host_to_end_has_the_answer_before_it_ends() {
     let server = tokio::spawn(serve(listener, requests, None, Arc::default(), 4, answers.clone()));
     let host = tokio::spawn(async move {
         let (.., reply) = inbox.recv().await.unwrap();
-        reply.send(ControlReply::done("The host stops.")).unwrap();
+        reply.send(ControlReply::done("The host is stopping.")).unwrap();
         // The host has nothing to drain, so it ends at once.
         answers.until_written().await;
         server.abort();
@@ -176,7 +176,7 @@ async fn whoever_asks_a_host_to_end_has_the_answer_before_it_ends() {
         answers
     });
     let mut client = Client::connect(home.path()).await.unwrap();
-    assert_eq!(client.ask(&ControlRequest::Stop {}).await.unwrap(), ControlReply::done("The host stops."));
+    assert_eq!(client.ask(&ControlRequest::Stop {}).await.unwrap(), ControlReply::done("The host is stopping."));
     host.await.unwrap().until_written().await;
 }
 

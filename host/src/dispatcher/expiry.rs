@@ -74,7 +74,7 @@ impl Dispatcher {
             for route in self.routes.of_session(&session) {
                 self.ended.insert(route.key.clone(), reason);
             }
-            tracing::debug!(%session, reason, "a rule ends a session");
+            tracing::debug!(%session, reason, "session ended by a reset rule");
             changes.push(Change::EndSession { session, reason: reason.to_owned() });
         }
         self.note(Note::Changes(changes));

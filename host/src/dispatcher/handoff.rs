@@ -35,15 +35,15 @@ impl Dispatcher {
         chat: &Chat,
     ) -> Result<Taken, String> {
         if self.has_taken_after(session, claim) {
-            return Err("another handoff of the conversation took its place".to_owned());
+            return Err("a newer handoff of the conversation replaced it".to_owned());
         }
         let key = SessionKey::shared(MAIN_PROFILE, instance, chat)
-            .map_err(|error| format!("no conversation can be in the chat that {instance} names ({error})"))?;
+            .map_err(|error| format!("the chat that {instance} returned cannot hold a conversation ({error})"))?;
         let bound = key.stored();
         let now_ms = self.host.now_ms();
         let theirs: Vec<Route> = self.routes.of_session(session).filter(|route| route.key != bound).cloned().collect();
         if let Some(other) = theirs.iter().find(|route| route.instance != TERMINAL) {
-            return Err(format!("the conversation goes on in a chat of {} by now", other.instance));
+            return Err(format!("the conversation has moved to a chat of {}", other.instance));
         }
         let old = self.routes.get(&key).filter(|route| route.session != *session).cloned();
         let former = old.as_ref().map(|old| old.session.clone());
@@ -69,7 +69,7 @@ impl Dispatcher {
     /// one that a later claim has taken, because the end of an earlier claim may be late.
     pub(super) fn lead_back(&mut self, session: &SessionId, claim: HandoffClaim, routes: &HandoffRoutes) {
         if self.has_taken_after(session, claim) {
-            tracing::debug!(%session, "an earlier handoff ends late; the later one keeps its chat");
+            tracing::debug!(%session, "late end of an earlier handoff; the newer one keeps its chat");
             return;
         }
         let is_bound = self.routes.of_session(session).any(|route| route.key == routes.bound);

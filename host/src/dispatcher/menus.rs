@@ -69,7 +69,7 @@ impl Counter<Laid> {
         while let Some((adapter, commands)) = self.fetch() {
             let payload = serde_json::to_vec(&CommandsCall::new(commands)).expect("a menu is always JSON");
             if let Err(error) = adapter.hint(method::SET_COMMANDS, payload).await {
-                tracing::warn!(%instance, %error, "the command menu was not taken");
+                tracing::warn!(%instance, %error, "command menu could not be set");
                 host.tell(HostEvent::control(Control::MenuLost { instance: Arc::clone(instance) })).await;
             }
         }

@@ -31,7 +31,7 @@ impl Dispatcher {
         if self.host.now_ms().saturating_sub(dead.since_ms) < DEAD_MS {
             return Some(dead.why.clone());
         }
-        tracing::info!(instance, chat = chat.id, "nobody could write there for a while; it is tried again");
+        tracing::info!(instance, chat = chat.id, "retrying a chat that was unreachable");
         self.revive(instance, chat);
         None
     }
@@ -64,8 +64,8 @@ impl Dispatcher {
                 instance,
                 from,
                 to,
-                "the chat continues under another id, which is not in `{list}`: put {to} there in plugins.toml, or \
-                 nobody is answered there"
+                "the chat has a new id, which is not in `{list}`; add {to} to it in plugins.toml, or messages there \
+                 stay unanswered"
             );
         }
     }
@@ -113,7 +113,7 @@ impl Dispatcher {
         let mut changes = vec![Change::UnbindRoute { key: old.key }];
         if self.routes.of_session(&old.session).next().is_none() {
             let session = old.session;
-            tracing::info!(%session, "the chat moved to a place that has a conversation of its own; this one ends");
+            tracing::info!(%session, "the chat moved to one that already has a conversation; this session ends");
             changes.push(Change::EndSession { session, reason: "moved".to_owned() });
         }
         self.note(Note::Changes(changes));

@@ -59,8 +59,8 @@ impl Dispatcher {
                 }
                 let seconds = wait_ms.saturating_add(999).div_euclid(1_000).max(1);
                 let words = format!(
-                    "Not taken: at most {} a minute {} answered here. \
-                     Send it again in {seconds} s; until then I say no more about it.",
+                    "Message skipped: at most {} a minute {} answered here. \
+                     Please send it again in {seconds} s; further messages until then are skipped without a notice.",
                     counted(per_minute, "message"),
                     if per_minute == 1 { "is" } else { "are" },
                 );
@@ -83,9 +83,9 @@ impl Dispatcher {
                 self.host.counts.limited.fetch_add(1, Ordering::Relaxed);
                 if first {
                     let instance = &arrived.instance;
-                    tracing::warn!(%instance, chat = ?chat, max, "bots talk to each other; they are not answered until a person speaks there");
+                    tracing::warn!(%instance, chat = ?chat, max, "bot loop detected; bots stay unanswered until a person writes in the chat");
                 }
-                self.note(Note::Drop { id: arrived.id, why: "bots talk to each other", permit: arrived.permit });
+                self.note(Note::Drop { id: arrived.id, why: "bot loop", permit: arrived.permit });
                 Heard::Dropped
             }
         }

@@ -89,7 +89,7 @@ impl Dispatcher {
                     let instance = adapter.instance().to_string();
                     host.tell(HostEvent::control(Control::Home { instance, home, chat })).await;
                 }
-                Err(why) => tracing::warn!(instance = %adapter.instance(), "its home channel leads nowhere: {why}"),
+                Err(why) => tracing::warn!(instance = %adapter.instance(), "home channel could not be resolved: {why}"),
             }
         });
     }
@@ -130,7 +130,7 @@ impl Dispatcher {
         if self.host.live().config.adapters.get(&instance).is_some_and(|section| section.home_channel.is_some()) {
             let words = format!(
                 "The home channel of {instance} is set by the operator (`home_channel` in [adapter.{instance}] or its \
-                 variable), which wins. Nothing was changed."
+                 variable), which takes precedence. Nothing was changed."
             );
             return (words, Vec::new());
         }
@@ -150,21 +150,26 @@ impl Dispatcher {
                 };
                 self.homes.set(&instance, Some(chat.clone()));
                 let words = match former {
-                    Some(former) if former == chat => "This was the home channel already.".to_owned(),
+                    Some(former) if former == chat => "This is already the home channel.".to_owned(),
                     Some(former) => format!(
-                        "This is the home channel of {instance} now; it was {}.",
+                        "This is now the home channel of {instance}; it was {} before.",
                         former.name.as_deref().unwrap_or(&former.id)
                     ),
-                    None => format!("This is the home channel of {instance} now. `/sethome off` takes that back."),
+                    None => format!("This is now the home channel of {instance}. `/sethome off` unsets it."),
                 };
                 (words, Change::HomeChannel(row))
             }
             "off" if former.is_none() => return (format!("{instance} has no home channel."), Vec::new()),
             "off" => {
                 self.homes.set(&instance, None);
-                (format!("{instance} has no home channel any more."), Change::ForgetHomeChannel { instance })
+                (format!("{instance} no longer has a home channel."), Change::ForgetHomeChannel { instance })
             }
-            _ => return ("Use `/sethome` in the chat that should be home, or `/sethome off`.".to_owned(), Vec::new()),
+            _ => {
+                return (
+                    "Use `/sethome` in the chat that should be the home channel, or `/sethome off`.".to_owned(),
+                    Vec::new(),
+                );
+            }
         };
         self.host.show_homes(self.homes.clone());
         (words, vec![change])

@@ -104,16 +104,16 @@ impl Dispatcher {
 
     fn where_it_is(&self, away: &Away) -> String {
         let Away { session, there } = away;
-        let begins = "`/new` begins another one here";
+        let begins = "`/new` starts a new one here";
         if self.is_led_to(session) {
             return format!(
-                "Not taken: this conversation goes on in {there}. `/return` there leaves it to the terminal, \
-                 `/resume {session}` opens it here, too, and {begins}."
+                "Message not sent: this conversation continues in {there}. `/return` there moves it back to the \
+                 terminal, `/resume {session}` also opens it here, and {begins}."
             );
         }
         format!(
-            "Not taken: this conversation was handed over to {there}, and no chat is in it any more. \
-             `/resume {session}` goes on with it here, and {begins}."
+            "Message not sent: this conversation was handed off to {there}, and no chat uses it any more. \
+             `/resume {session}` continues it here, and {begins}."
         )
     }
 
@@ -133,7 +133,7 @@ impl Dispatcher {
             let row = self.row_of_seat(key, &chat, session);
             self.lead(&row);
             changes.push(Change::BindRoute(row));
-            self.say_at(&chat, "The conversation that was handed over is back here.".to_owned());
+            self.say_at(&chat, "The conversation that was handed off is back here.".to_owned());
         }
         changes
     }
@@ -185,13 +185,12 @@ impl Dispatcher {
 
 fn comes(instance: &str, chat: &Chat, how: Comes) -> String {
     if instance == TERMINAL {
-        return "Somebody speaks to this conversation from another terminal; what is said there belongs to it."
-            .to_owned();
+        return "This conversation is being used from another terminal, too; messages there are part of it.".to_owned();
     }
     let place = shown(instance, chat);
     let what = match how {
-        Comes::Opened => format!("This conversation was opened in {place}, too"),
-        Comes::Spoke => format!("Somebody speaks to this conversation in {place}"),
+        Comes::Opened => format!("This conversation was also opened in {place}"),
+        Comes::Spoke => format!("This conversation is also being used in {place}"),
     };
-    format!("{what}; what is said there belongs to it. `/return` there leaves it to the terminal.")
+    format!("{what}; messages there are part of it. `/return` there moves it back to the terminal.")
 }

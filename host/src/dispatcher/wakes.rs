@@ -20,7 +20,7 @@ use crate::plugins::AdapterHandle;
 use crate::wakes;
 
 /// The reason for which a removed sender's session is not woken.
-const SHUT_OUT: &str = "whoever asked to be told may not speak any more";
+const SHUT_OUT: &str = "the subscriber no longer has access";
 
 /// The current place of a session.
 pub(super) struct Whereabouts {
@@ -54,12 +54,12 @@ impl Dispatcher {
         let adapter = self.host.adapter(&instance);
         if adapter.as_ref().is_some_and(|adapter| !AdapterHandle::is_online(adapter)) {
             // The inbox is read again every minute.
-            tracing::debug!(%session, %instance, %inbox, "what wakes a session waits until its adapter is back");
+            tracing::debug!(%session, %instance, %inbox, "wake-up waits until its adapter is online");
             self.wakes_wait = true;
             return;
         }
         if wakes::is_shut_out(&self.host, &instance, &event.chat, &event.sender) {
-            tracing::info!(%session, %instance, %inbox, "whoever asked to be told may not speak any more; nobody is woken");
+            tracing::info!(%session, %instance, %inbox, "the subscriber no longer has access; session not woken");
             return self.note(Note::Drop { id: inbox, why: SHUT_OUT, permit: None });
         }
         let place = place(Arc::clone(&instance), adapter, &event, session.clone(), inbox);

@@ -31,10 +31,10 @@ pub enum OpenError {
     #[error("it exports no adapter root")]
     NoRoot,
     /// Its header belongs to another version of `abi_stable` or another calling convention.
-    #[error("its binary header is another one")]
+    #[error("its ABI header differs")]
     Header,
     /// The layout of its functions differs. Carries the checker's long text, for the debug log.
-    #[error("its functions are laid out in another way")]
+    #[error("the layout of its functions differs")]
     Layout(String),
 }
 
@@ -67,7 +67,7 @@ impl Library {
 
     fn take(header: &'static LibHeader) -> Result<Self, OpenError> {
         let IsLayoutChecked::Yes(theirs) = header.root_mod_consts().layout() else {
-            return Err(OpenError::Layout("it carries no layout".to_owned()));
+            return Err(OpenError::Layout("it has no layout".to_owned()));
         };
         let ours = <AdapterMod_Ref as StableAbi>::LAYOUT;
         if let Err(forth) = check_layout_compatibility(ours, theirs) {

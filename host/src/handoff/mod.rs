@@ -140,7 +140,7 @@ impl Handoffs {
 /// Returns the reply to a sender who writes to a session during its handoff.
 pub fn on_its_way(instance: &str) -> String {
     format!(
-        "This conversation is just being handed over to {instance}, so nothing was added to it. Write again when it \
-         is there."
+        "A handoff of this conversation to {instance} is in progress, so your message was not added. Please send it \
+         again there."
     )
 }

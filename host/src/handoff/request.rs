@@ -46,7 +46,7 @@ impl Refused {
     /// Creates the refusal for a handoff that a later request of the session has replaced.
     pub(super) fn overtaken(row: &HandoffRow) -> Self {
         Self::state(format!(
-            "that handoff is over, and another one was asked for since; `hermes-host handoff show {}` says how it stands",
+            "that handoff has ended and a newer one was requested; `hermes-host handoff show {}` shows its state",
             row.session
         ))
     }
@@ -111,10 +111,10 @@ pub async fn request(host: &Arc<Host>, session: &str, target: &str) -> Result<As
             return Err(Refused::state(under_way(&row)));
         }
         Ok(HandoffAsked::MidTurn) => Refused::state(format!(
-            "{} is answering a message right now; hand it over when that is done, or stop it there",
+            "{} is answering a message right now; try again when it has finished, or stop it there",
             one_line(session, TITLE_CHARS_MAX)
         )),
-        Ok(HandoffAsked::Unknown) => Refused::new(ErrorKind::NotFound, format!("session {id} was deleted meanwhile")),
+        Ok(HandoffAsked::Unknown) => Refused::new(ErrorKind::NotFound, format!("session {id} has been deleted")),
         Err(error) => error.into(),
     };
     if granted {
@@ -132,7 +132,7 @@ pub async fn cancel(host: &Arc<Host>, session: &str) -> Result<HandoffRow, Refus
     let id = find(host, session).await?;
     let none = || {
         Refused::state(format!(
-            "session {id} is not being handed over; `hermes-host handoff show {id}` says how it stands"
+            "no handoff of session {id} is in progress; `hermes-host handoff show {id}` shows its state"
         ))
     };
     let row = host.store.handoff(&id).await?.filter(|row| row.state.is_live()).ok_or_else(none)?;
@@ -158,7 +158,8 @@ pub async fn offer(host: &Arc<Host>, session: &str) -> Result<ControlReply, Refu
     host.tell(HostEvent::control(Control::PutUp { session: id.clone(), reply })).await;
     let put_up = put_up.await.map_err(|_| Refused::new(ErrorKind::Busy, "the host is stopping"))?;
     let Some((code, offered)) = put_up else {
-        let words = "too many conversations are offered at once; a code works for ten minutes, try it again then";
+        let words =
+            "too many conversations are offered at once; try again in ten minutes, when older codes have expired";
         return Err(Refused::state(words));
     };
     let expires_ms = offered.made_ms.saturating_add(code_ms());
@@ -166,8 +167,9 @@ pub async fn offer(host: &Arc<Host>, session: &str) -> Result<ControlReply, Refu
     let order = CommandTx { inbox: None, changes, reply: Vec::new(), now_ms: host.now_ms() };
     host.store.command(order).await?;
     let code = code.expose().to_owned();
-    let message =
-        format!("send `/claim {code}` in the chat where it should go on; the code works once, for ten minutes");
+    let message = format!(
+        "send `/claim {code}` in the chat that should continue the conversation; the code works once, for ten minutes"
+    );
     Ok(ControlReply::HandoffCode { session: id.0, code, expires_ms, message })
 }
 
@@ -179,20 +181,18 @@ pub fn info(row: &HandoffRow) -> HandoffInfo {
     let resume_in_chat = format!("/resume {}", one_line(&called, TITLE_CHARS_MAX));
     let there = chat.clone().unwrap_or_else(|| row.instance.clone());
     let (message, why) = match &row.state {
-        HandoffState::None => (format!("session {} was never handed over", row.session), None),
-        HandoffState::Pending { .. } => (format!("waits to be taken up for {}", row.instance), None),
-        HandoffState::Running { .. } => (format!("still running there: {there}"), None),
+        HandoffState::None => (format!("session {} was never handed off", row.session), None),
+        HandoffState::Pending { .. } => (format!("the handoff to {} has not started yet", row.instance), None),
+        HandoffState::Running { .. } => (format!("the handoff to {there} is still in progress"), None),
         HandoffState::Completed if !row.is_there => (
-            format!(
-                "it was handed over to {there} and has left it since; `{resume_here}` goes on with it at the terminal"
-            ),
+            format!("handed off to {there}, later moved elsewhere; `{resume_here}` continues it in the terminal"),
             None,
         ),
         HandoffState::Completed => {
-            (format!("the conversation goes on in {there}; `{resume_here}` goes on with it at the terminal"), None)
+            (format!("the conversation continues in {there}; `{resume_here}` continues it in the terminal"), None)
         }
         HandoffState::Failed { why } => {
-            (format!("not handed over to {}: {why}; the conversation is as it was", row.instance), Some(why.clone()))
+            (format!("not handed off to {}: {why}; the conversation is unchanged", row.instance), Some(why.clone()))
         }
     };
     HandoffInfo {
@@ -227,14 +227,14 @@ pub(super) async fn check(
     };
     if !adapter.capabilities().supports_async_delivery {
         return Err(Refused::state(format!(
-            "{instance} only answers whoever is asking it; hand the session over to an instance that can write unasked"
+            "{instance} can't send messages on its own; choose an instance with async delivery"
         )));
     }
     if !adapter.is_online() {
         let state = adapter.state();
         let reason = state.reason().map(|reason| format!(" ({})", one_line(reason, 200))).unwrap_or_default();
         return Err(Refused::state(format!(
-            "{instance} is {}{reason}, so nothing can be handed over to it; `hermes-host adapter list` shows it",
+            "{instance} is {}{reason} and cannot accept a handoff; `hermes-host adapter list` shows its state",
             state.word()
         )));
     }
@@ -262,7 +262,7 @@ async fn is_owned(host: &Arc<Host>, session: &SessionId, is_free: impl Fn(&(Stri
     // Without the dispatcher the host ends; nothing is stored then.
     let chats = owned.await.unwrap_or_default();
     let (instance, chat) = chats.into_iter().find(|led| led.0 != TERMINAL && !is_free(led))?;
-    Some(format!("the conversation goes on in {} and stays there; `/new` there lets it go", shown(&instance, &chat)))
+    Some(format!("the conversation continues in {}; `/new` there releases it", shown(&instance, &chat)))
 }
 
 /// Finds the operator's session of this name. Sessions of other owners cannot be moved.
@@ -270,7 +270,7 @@ async fn find(host: &Arc<Host>, name: &str) -> Result<SessionId, Refused> {
     match find_own_session(&host.store, name).await {
         Ok(row) => Ok(row.id),
         Err(ControlReply::Error { kind, message }) => Err(Refused::new(kind, message)),
-        Err(_) => Err(Refused::new(ErrorKind::Failed, "the session cannot be looked up")),
+        Err(_) => Err(Refused::new(ErrorKind::Failed, "the session could not be looked up")),
     }
 }
 
@@ -289,7 +289,7 @@ async fn wanted(host: &Arc<Host>, target: &str) -> Result<(Arc<str>, Option<Chat
 fn instance_of(host: &Host, wanted: &str) -> Result<Arc<str>, Refused> {
     let all = host.adapters().map(crate::plugins::Adapters::all).unwrap_or_default();
     if wanted == TERMINAL {
-        let words = "the terminal needs no handoff; `hermes-host chat --resume` goes on with a conversation there";
+        let words = "the terminal needs no handoff; `hermes-host chat --resume` continues a conversation there";
         return Err(Refused::new(ErrorKind::Invalid, words));
     }
     if let Some(adapter) = all.iter().find(|adapter| **adapter.instance() == *wanted) {
@@ -318,7 +318,7 @@ fn unknown(host: &Host, wanted: &str, all: &[AdapterHandle]) -> String {
 
 fn under_way(row: &HandoffRow) -> String {
     format!(
-        "the conversation is on its way to {} already; `hermes-host handoff show {}` says how it stands",
+        "a handoff of the conversation to {} is already in progress; `hermes-host handoff show {}` shows its state",
         row.instance, row.session
     )
 }

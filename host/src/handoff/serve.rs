@@ -70,7 +70,7 @@ pub(super) async fn serve(
     Ok(())
 }
 
-const NOT_WRITTEN: &str = "it could not be written down; the host's log says why";
+const NOT_WRITTEN: &str = "it could not be saved; the host's log has the error";
 
 /// Returns whether the chat of a row needs no thread of its own: it is a thread, or an earlier claim was bound to it.
 /// Asking once more for the thread of any other chat is harmless, because the key of the call is the same.
@@ -82,7 +82,7 @@ fn is_final(row: &HandoffRow, chat: &Chat) -> bool {
 async fn place(row: &HandoffRow, adapter: &AdapterHandle, base: Chat) -> Chat {
     let instance = adapter.instance();
     if !adapter.capabilities().create_handoff_thread {
-        tracing::info!(session = %row.session, %instance, chat = base.id, "the adapter opens no threads; the handoff uses the chat itself");
+        tracing::info!(session = %row.session, %instance, chat = base.id, "adapter opens no threads; handoff uses the chat itself");
         return base;
     }
     let key = format!("handoff-{}-{}", row.session, row.asked_ms);
@@ -94,13 +94,13 @@ async fn place(row: &HandoffRow, adapter: &AdapterHandle, base: Chat) -> Chat {
     });
     let why = match made {
         Ok(Some(chat)) if !chat.id.is_empty() => return chat,
-        Ok(_) => "the adapter opened none".to_owned(),
+        Ok(_) => "the adapter opened no thread".to_owned(),
         // The outcome may be unknown; the chat itself exists.
         Err(error) => error.to_string(),
     };
     tracing::warn!(
         session = %row.session, %instance, chat = base.id, why = one_line(&why, 300),
-        "no thread for a handoff; the handoff uses the chat itself"
+        "no thread for a handoff; handoff uses the chat itself"
     );
     base
 }
@@ -146,8 +146,8 @@ async fn bind(host: &Host, row: &HandoffRow, event: &Event, input: Vec<Message>,
 fn opening(host: &Host, row: &HandoffRow, chat: &Chat) -> Event {
     let called = row.title.as_deref().map(|title| format!(" \"{}\"", one_line(title, NAME_CHARS_MAX)));
     let text = format!(
-        "[From the host: the conversation{} was moved here, to {}, from the terminal. Everything said before is above. \
-         Say in a few words that you are here and where things stand, and wait for the next message.]",
+        "[System: the conversation{} was moved to this chat, {}, from the terminal. The earlier messages are above. \
+         Confirm in a few words that you are here, name the current state, and wait for the next message.]",
         called.unwrap_or_default(),
         shown(&row.instance, chat)
     );

@@ -53,7 +53,7 @@ async fn sweep(host: &Arc<Host>) -> Duration {
     let live = match host.store.handoffs_live().await {
         Ok(live) => live,
         Err(error) => {
-            tracing::warn!(%error, "the handoffs cannot be read; they are looked at again");
+            tracing::warn!(%error, "handoffs could not be read; retrying");
             return next;
         }
     };
@@ -97,7 +97,7 @@ async fn claim(host: &Arc<Host>, row: &HandoffRow) -> bool {
     };
     let claim = || host.store.handoff_claim(session, host.epoch, host.now_ms());
     let Some(Some(row)) = host.until_written("the claim of a handoff", claim).await else { return false };
-    tracing::info!(%session, %instance, attempt = row.attempts, "a session is being handed over");
+    tracing::info!(%session, %instance, attempt = row.attempts, "handoff started");
     crate::crash::point("handoff_claimed");
     let host = Arc::clone(host);
     // Nothing awaits this task; its timeout ends an unfinished handoff.
@@ -128,7 +128,7 @@ fn timeout_of(host: &Host, row: &HandoffRow) -> Duration {
 
 /// Ends a handoff that takes too long, and stops its turn.
 async fn time_out(host: &Arc<Host>, row: &HandoffRow) {
-    tracing::warn!(session = %row.session, instance = %row.instance, "a handoff takes too long and is given up");
+    tracing::warn!(session = %row.session, instance = %row.instance, "handoff timed out");
     end(host, row, HandoffChange::TimedOut).await;
 }
 
@@ -165,7 +165,7 @@ async fn over(host: &Arc<Host>, session: &SessionId) {
         Ok(Some(row)) if row.state.is_live() => {}
         Ok(Some(row)) => settle(host, &row).await,
         Ok(None) => let_go(host, session).await,
-        Err(error) => tracing::warn!(%session, %error, "a handoff cannot be read; it is looked at again"),
+        Err(error) => tracing::warn!(%session, %error, "handoff could not be read; retrying"),
     }
 }
 
@@ -176,11 +176,11 @@ async fn settle(host: &Arc<Host>, row: &HandoffRow) {
     }
     match &row.state {
         HandoffState::Failed { why } => {
-            tracing::warn!(session = %row.session, instance = %row.instance, why, "a session was not handed over");
+            tracing::warn!(session = %row.session, instance = %row.instance, why, "handoff failed");
             lead_back(host, row).await;
             stop_turn(host, row).await;
         }
-        _ => tracing::info!(session = %row.session, instance = %row.instance, "a session was handed over"),
+        _ => tracing::info!(session = %row.session, instance = %row.instance, "handoff completed"),
     }
     let_go(host, &row.session).await;
 }

@@ -27,19 +27,19 @@ use crate::store::Change;
 use crate::tasks;
 
 /// The error for a turn in a chat where nobody can be asked.
-const NOBODY_HERE: &str = "nobody can be asked through this interface";
+const NOBODY_HERE: &str = "this interface cannot ask the user";
 
 /// The error for a turn that the host runs by itself: only its end is reported.
-const ALONE: &str = "the host does this task by itself, and nobody is asked";
+const ALONE: &str = "this task runs unattended; there is no user to ask";
 
 /// The error for an action that needs an admin when no admin is known.
-const NO_ADMIN: &str = "only an admin may approve this, and none has written to me here yet";
+const NO_ADMIN: &str = "only an admin can approve this, and no admin has written to me here yet";
 
 /// The error for an approval without a readable action.
-const NO_ACTION: &str = "an approval needs the action that is to be done, in words";
+const NO_ACTION: &str = "an approval request needs a description of the action";
 
 /// The error for a choice without options.
-const NO_OPTIONS: &str = "a question needs an option to choose";
+const NO_OPTIONS: &str = "a question needs at least one option";
 
 /// The open questions of one turn.
 #[derive(Debug, Default)]
@@ -267,7 +267,7 @@ impl Lane {
         let name = question.requester.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&question.requester.id);
         let name = asking::shown(host, name, 60).replace(['\n', '`', '*'], " ");
         let head = match (question.addressee.is_some(), several) {
-            (true, _) => format!("**{name}** asked for something that needs your approval:"),
+            (true, _) => format!("**{name}** requests an action that needs your approval:"),
             (false, true) => format!("**May I do this for {name}?**"),
             (false, false) => "**May I do this?**".to_owned(),
         };
@@ -277,8 +277,8 @@ impl Lane {
         let why = if why.is_empty() { why } else { format!("The agent says: {why}") };
         let danger = approval.danger.as_deref().map(|what| {
             let what = asking::shown(host, what, ASK_TEXT_CHARS_MAX / 3).replace('\n', " ");
-            let who = if several || question.addressee.is_some() { " Only an admin may approve it." } else { "" };
-            format!("This looks dangerous: {what}.{who}")
+            let who = if several || question.addressee.is_some() { " Requires admin approval." } else { "" };
+            format!("Potentially dangerous: {what}.{who}")
         });
         // The danger stands before a command that may be long enough to hide it.
         let texts = [Some(head), danger, Some(asking::fenced(host, &approval.action)), Some(why)];
@@ -311,8 +311,8 @@ impl Lane {
             over.outcome = format!("{} {besides}", over.outcome);
         }
         let told = question.addressee.is_some().then(|| match answer.approves() {
-            true => "An admin approved it.",
-            false => "It was not approved.",
+            true => "An admin approved your request.",
+            false => "Your request was not approved.",
         });
         open.answer(answer);
         if let Some(running) = &mut self.running {
@@ -343,12 +343,12 @@ impl Lane {
         let (given, became, told) = match &how {
             Over::TakenBack => (Answer::Unanswered, Answer::Gone, None),
             Over::Unanswered => {
-                (Answer::Unanswered, Answer::Unanswered, Some("No admin answered in time, so it is not done."))
+                (Answer::Unanswered, Answer::Unanswered, Some("No admin answered in time, so your request was denied."))
             }
             Over::NotAsked(why) => {
-                let why = format!("the question could not be asked: {why}");
+                let why = format!("the question could not be sent: {why}");
                 let why = Some(asking::shown(&self.host, &why, DENIAL_CHARS_MAX));
-                (Answer::Denied { why }, Answer::Gone, Some("No admin could be asked, so it is not done."))
+                (Answer::Denied { why }, Answer::Gone, Some("No admin could be asked, so your request was denied."))
             }
         };
         open.answer(given);
@@ -400,12 +400,12 @@ fn cannot_be_asked(host: &Host, ask: &Ask) -> Option<String> {
         Ask::Approval(approval) => is_empty(&approval.action).then(|| NO_ACTION.to_owned()),
         Ask::Choice { options, .. } if options.is_empty() => Some(NO_OPTIONS.to_owned()),
         Ask::Choice { options, .. } if options.len() > ASK_OPTIONS_MAX => Some(format!(
-            "a question has at most {ASK_OPTIONS_MAX} options, this one has {}; ask with fewer of them",
+            "a question may have at most {ASK_OPTIONS_MAX} options, but this one has {}; use fewer options",
             options.len()
         )),
         Ask::Choice { options, .. } => {
             let empty = options.iter().position(|option| is_empty(option))?;
-            Some(format!("option {} of the question is empty; ask with words in each of them", empty + 1))
+            Some(format!("option {} of the question is empty; give every option a text", empty + 1))
         }
     }
 }

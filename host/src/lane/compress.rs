@@ -68,8 +68,8 @@ pub(super) async fn next(compressing: &mut Option<Compressing>) -> Summary {
         () = tokio::time::sleep_until(compressing.until) => return Err("the summary took too long".to_owned()),
     };
     written.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the task that writes a summary ended");
-        Err("the agent broke down over it".to_owned())
+        tracing::warn!(%error, "summary task failed");
+        Err("the agent failed".to_owned())
     })
 }
 
@@ -85,7 +85,7 @@ impl Lane {
         let messages = remembered.history.len();
         if messages < MESSAGES_MIN {
             let said = counted(messages as u64, "message");
-            let words = format!("There is too little to compress: {said}, and {MESSAGES_MIN} are the least.");
+            let words = format!("There is too little to compress: {said}, but at least {MESSAGES_MIN} are needed.");
             self.answer_order(&place, Said::only(words)).await;
             return;
         }
@@ -102,7 +102,7 @@ impl Lane {
 
     /// Compresses a conversation that no longer fits, without an order.
     pub(super) async fn compress_by_itself(&mut self, place: Place) {
-        tracing::info!(session = %self.session, "the conversation is longer than the model's window; it is compressed");
+        tracing::info!(session = %self.session, "conversation exceeds the context window of the model; compressing it");
         self.begin_to_compress(place, "", true).await;
     }
 
@@ -146,7 +146,7 @@ impl Lane {
         let id = self.host.new_session_id();
         let words = format!(
             "Compressed: {} became a summary of {}, and the last exchange is kept. \
-             `/resume {}` leads here, too; the host keeps the full transcript.",
+             `/resume {}` also leads here; the host keeps the full transcript.",
             counted(compressing.messages as u64, "message"),
             counted(summary.chars().count() as u64, "character"),
             self.session
@@ -179,7 +179,7 @@ impl Lane {
             return;
         }
         if let Some(compressing) = self.compressing.take() {
-            self.not_compressed(compressing, "the conversation is just being handed over").await;
+            self.not_compressed(compressing, "a handoff of the conversation has started").await;
         }
     }
 
@@ -187,9 +187,9 @@ impl Lane {
     pub(super) async fn not_compressed(&mut self, compressing: Compressing, why: &str) {
         let why = self.host.live().masker.mask(why).trim_end_matches('.').to_owned();
         if compressing.by_itself {
-            tracing::warn!(session = %self.session, why, "the conversation was not compressed");
+            tracing::warn!(session = %self.session, why, "conversation not compressed");
         } else {
-            let words = format!("Not compressed: {why}. The conversation is as it was.");
+            let words = format!("Not compressed: {why}. The conversation is unchanged.");
             self.answer_order(&compressing.place, Said::only(words)).await;
         }
         self.free();

@@ -18,7 +18,7 @@ pub const UNDO_TURNS_MAX: u32 = 100;
 /// Conversations that `/usage` lists individually.
 const USAGE_ROWS: u32 = 5;
 
-const NOTHING_SAID: &str = "Nothing was said in this conversation yet.";
+const NOTHING_SAID: &str = "This conversation has no messages yet.";
 
 /// A requested operation on a conversation.
 #[derive(Debug)]
@@ -112,8 +112,8 @@ impl Lane {
         let Some(first) = taken.last() else { return Ok(Said::only("There is nothing to undo.")) };
         let quote = first.heard.first().map(quote).unwrap_or_default();
         let words = match taken.len() {
-            1 => format!("Taken back: {quote} `/undo redo` brings it back."),
-            n => format!("Taken back: your last {n} messages, from {quote} on. `/undo redo` brings them back."),
+            1 => format!("Removed: {quote}. `/undo redo` restores it."),
+            n => format!("Removed: your last {n} messages, from {quote} on. `/undo redo` restores them."),
         };
         self.memory.forget();
         Ok(Said { words, changes: vec![Change::Undo { session: self.session.clone(), from: first.first }] })
@@ -121,15 +121,15 @@ impl Lane {
 
     async fn redo(&mut self) -> Result<Said, StoreError> {
         let Some(taken) = self.host.store.last_taken(&self.session).await? else {
-            return Ok(Said::only("There is nothing to bring back."));
+            return Ok(Said::only("There is nothing to restore."));
         };
         if taken.overtaken {
-            return Ok(Said::only("Something newer was said since, so what was taken back stays away."));
+            return Ok(Said::only("Newer messages have been sent since, so the removed ones cannot be restored."));
         }
         self.memory.forget();
         let words = match taken.turns {
-            1 => "Your message and its answer are back.".to_owned(),
-            n => format!("Your {n} messages and their answers are back."),
+            1 => "Your message and its answer are restored.".to_owned(),
+            n => format!("Your {n} messages and their answers are restored."),
         };
         Ok(Said { words, changes: vec![Change::Redo { session: self.session.clone(), number: taken.number }] })
     }
@@ -145,7 +145,7 @@ impl Lane {
             }
         };
         let Some(last) = last else {
-            self.answer_order(&place, Said::only("There is nothing to repeat yet.")).await;
+            self.answer_order(&place, Said::only("There is no message to answer again.")).await;
             return;
         };
         let changes = vec![
@@ -166,7 +166,7 @@ impl Lane {
         let row = self.host.store.session(&self.session).await?;
         Ok(Said::only(match row.and_then(|row| row.title) {
             Some(title) => format!("This conversation is called **{title}**. `/title TEXT` renames it."),
-            None => "This conversation has no title yet. `/title TEXT` gives it one.".to_owned(),
+            None => "This conversation has no title yet. `/title TEXT` sets one.".to_owned(),
         }))
     }
 
@@ -174,7 +174,7 @@ impl Lane {
         let mut changes = Vec::new();
         self.be_born(&place, &mut changes).await;
         changes.push(Change::SetTitle { session: self.session.clone(), title: Some(title.clone()) });
-        let words = format!("This conversation is called **{}** from here on.", one_line(&title, 200));
+        let words = format!("This conversation is now called **{}**.", one_line(&title, 200));
         let reply = place.say(&self.host, Purpose::Reply, words).await;
         let order = CommandTx { inbox: Some(place.inbox), changes, reply: vec![reply], now_ms: self.host.now_ms() };
         let written = match self.host.store.command(order.clone()).await {
@@ -218,7 +218,7 @@ impl Lane {
         let id = self.host.new_session_id();
         let moved = self.rebind(Some(key.to_owned()), &id).await;
         if moved.routes.is_empty() {
-            return Ok(Said::only("This chat goes on in another conversation by now. Try it again there."));
+            return Ok(Said::only("This chat has switched to another conversation. Please run the command again."));
         }
         let fork = NewFork {
             from: self.session.clone(),
@@ -234,7 +234,7 @@ impl Lane {
             changes.push(Change::EndSession { session: self.session.clone(), reason: "branched".to_owned() });
         }
         let words = format!(
-            "You are in a branch: it knows what was said so far and goes its own way. `/resume {}` goes back.",
+            "Switched to a new branch of this conversation. `/resume {}` returns to the original.",
             self.session
         );
         Ok(Said { words, changes })
@@ -280,7 +280,7 @@ impl Lane {
         match self.host.store.session_name_after(&self.session, title).await {
             Ok(_) => self.memory.name(),
             // A title can wait for the next turn.
-            Err(error) => tracing::warn!(session = %self.session, %error, "a session stays without a title"),
+            Err(error) => tracing::warn!(session = %self.session, %error, "session title could not be saved"),
         }
     }
 }
@@ -304,6 +304,6 @@ fn quote(message: &Message) -> String {
 }
 
 pub(super) fn unreadable(error: &StoreError) -> String {
-    tracing::error!(%error, "a conversation cannot be read");
-    "The conversation cannot be read at the moment; the host's log says why. Try it again later.".to_owned()
+    tracing::error!(%error, "conversation could not be read");
+    "The conversation could not be read. Please try again later; the host's log has the error.".to_owned()
 }

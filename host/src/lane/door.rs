@@ -157,7 +157,7 @@ impl Inside {
             Ok((id, fetched)) => (id, Some(fetched)),
             Err(error) => {
                 if error.is_panic() {
-                    tracing::error!(%error, "fetching the files of a message broke down; they are missing");
+                    tracing::error!(%error, "fetching the files of a message failed; they are missing");
                 }
                 (error.id(), None)
             }

@@ -11,12 +11,12 @@ use crate::context::{Heard, Urge};
 use crate::store::{CommandTx, EndTurn, StoreError, TurnEnd};
 
 /// The notice for the chat.
-const BROKEN: &str = "The host broke down over this message. Your conversation is intact; try it again or differently.";
+const BROKEN: &str = "The host failed on this message. Your conversation is intact; please try again or rephrase it.";
 
 impl Lane {
     /// Continues after a fault.
     pub(super) async fn heal(&mut self) {
-        tracing::error!(session = %self.session, heals = self.heals, "a session's lane broke; it goes on with what waits");
+        tracing::error!(session = %self.session, heals = self.heals, "session actor failed; continuing with the waiting messages");
         self.memory.forget();
         if let Some(mut running) = self.running.take() {
             let asks = running.asks.take_all();
@@ -24,7 +24,7 @@ impl Lane {
             self.close_asks(asks).await;
         }
         if let Some(compressing) = self.compressing.take() {
-            self.not_compressed(compressing, "the host broke down meanwhile").await;
+            self.not_compressed(compressing, "the host failed meanwhile").await;
         }
         self.close_written().await;
         self.close_in_hand().await;
@@ -46,7 +46,7 @@ impl Lane {
         let end = EndTurn {
             turn,
             state: TurnEnd::Failed,
-            error: Some("the session's lane broke".to_owned()),
+            error: Some("the session actor failed".to_owned()),
             session: self.session.clone(),
             messages: Vec::new(),
             deliveries: vec![place.say(&self.host, Purpose::Notice, BROKEN.to_owned()).await],
@@ -59,7 +59,7 @@ impl Lane {
             Ok(ids) => self.host.carry(ids, end.deliveries).await,
             // The end was written before the fault.
             Err(StoreError::Conflict { .. }) => {}
-            Err(error) => tracing::error!(%turn, %error, "the end of a turn is not written"),
+            Err(error) => tracing::error!(%turn, %error, "end of a turn could not be committed"),
         }
     }
 
@@ -75,7 +75,7 @@ impl Lane {
         match self.host.store.command(order.clone()).await {
             Ok(ids) => self.host.carry(ids, order.reply).await,
             Err(StoreError::Conflict { .. }) => {}
-            Err(error) => tracing::error!(%error, "a message that broke a lane is not answered"),
+            Err(error) => tracing::error!(%error, "message that failed the session actor could not be answered"),
         }
     }
 

@@ -67,7 +67,7 @@ impl HintLine {
             let until_ms = now_ms.saturating_add(i64::try_from(*wait_ms).unwrap_or(i64::MAX));
             self.holds.hold_chat(self.adapter.instance(), chat, until_ms, now_ms);
             let wait = Duration::from_millis(*wait_ms);
-            tracing::debug!(instance = %self.adapter.instance(), chat, method, ?wait, "a hint was limited");
+            tracing::debug!(instance = %self.adapter.instance(), chat, method, ?wait, "hint rate limited");
         }
         answer
     }

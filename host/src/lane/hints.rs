@@ -124,7 +124,7 @@ async fn carry(adapter: AdapterHandle, inbox: InboxId, shared: Arc<Shared>) {
         let call = TurnEventCall::new(inbox.0, seq, event);
         let payload = serde_json::to_vec(&call).expect("a turn event is always JSON");
         if let Err(error) = adapter.hint(method::TURN_EVENT, payload).await {
-            tracing::debug!(instance = %adapter.instance(), inbox = inbox.0, seq, %error, "a stream event was not taken");
+            tracing::debug!(instance = %adapter.instance(), inbox = inbox.0, seq, %error, "stream event rejected");
         }
         if last {
             return;
@@ -222,7 +222,7 @@ async fn show_drafts(line: HintLine, chat: Chat, rule: PaceRule, shared: Arc<Uns
         pace.shown(now_ms(), chars);
         let Some(piece) = piece(line.adapter(), &text).await.filter(|piece| piece.source != shown) else { continue };
         if let Err(error) = draft(&line, &chat, &piece.source).await {
-            tracing::debug!(instance = %line.adapter().instance(), %error, "a draft was not taken");
+            tracing::debug!(instance = %line.adapter().instance(), %error, "draft rejected");
             shared.failed.store(true, Ordering::Relaxed);
             shared.told.notify_one();
             break;
@@ -232,7 +232,7 @@ async fn show_drafts(line: HintLine, chat: Chat, rule: PaceRule, shared: Arc<Uns
     if !shown.is_empty()
         && let Err(error) = draft(&line, &chat, "").await
     {
-        tracing::debug!(instance = %line.adapter().instance(), %error, "a draft was not taken back");
+        tracing::debug!(instance = %line.adapter().instance(), %error, "draft could not be removed");
     }
 }
 
@@ -277,7 +277,7 @@ async fn keep_typing(line: HintLine, chat: Chat, ended: CancellationToken) {
 async fn type_once(line: &HintLine, chat: &Chat, on: bool) {
     let payload = serde_json::to_vec(&TypingCall::new(chat.clone(), on)).expect("a typing call is always JSON");
     if let Err(error) = line.call(&chat.id, method::TYPING, payload).await {
-        tracing::debug!(instance = %line.adapter().instance(), %error, "the typing sign was not taken");
+        tracing::debug!(instance = %line.adapter().instance(), %error, "typing sign rejected");
     }
 }
 

@@ -26,7 +26,7 @@ impl Lane {
 
     /// Rejects events because the session has a handoff.
     pub(super) async fn turn_away(&self, events: Vec<Heard>, words: String) {
-        self.not_taken(events, words, "the conversation is being handed over").await;
+        self.not_taken(events, words, "the conversation is being handed off").await;
     }
 
     /// Rejects the events that were queued when the handoff began.

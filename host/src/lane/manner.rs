@@ -112,7 +112,7 @@ impl Tools {
         let piece = growing::piece(heard.place.adapter.as_ref()?, &text).await?;
         let mut new = heard.place.first_piece(host, Purpose::Notice, text.clone(), piece);
         (new.turn, new.reply_to) = (Some(turn), None);
-        let id = host.until_written("what a turn does", || host.store.draft(new.clone())).await?;
+        let id = host.until_written("the progress of a turn", || host.store.draft(new.clone())).await?;
         let message = Growing::new(id, new.chat.clone(), Purpose::Notice, &text);
         self.message = Some(Arc::clone(&message));
         Some(DeliveryNews::Draft(Box::new(owed(id, new, |n| host.store.part_key(id, n))), message))

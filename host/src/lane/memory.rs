@@ -77,7 +77,7 @@ impl Memory {
                 true
             }
             (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
-                tracing::error!(%session, %error, "the history of a session cannot be read");
+                tracing::error!(%session, %error, "session history could not be read");
                 false
             }
         }
@@ -141,7 +141,7 @@ async fn ended_by_a_rule(host: &Arc<Host>, row: &SessionRow) -> Option<&'static 
     match host.store.session(former).await {
         Ok(former) => reset::rule_of(former?.end_reason.as_deref()?),
         Err(error) => {
-            tracing::warn!(session = %former, %error, "why a conversation ended cannot be read");
+            tracing::warn!(session = %former, %error, "end reason of a session could not be read");
             None
         }
     }

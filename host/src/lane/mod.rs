@@ -425,7 +425,7 @@ impl Lane {
                 self.memory.choose(session.settings.clone());
             }
             Ok(None) => {}
-            Err(error) => tracing::warn!(%parent, %error, "what was chosen for a session cannot be read"),
+            Err(error) => tracing::warn!(%parent, %error, "session settings could not be read"),
         }
     }
 
@@ -440,7 +440,7 @@ impl Lane {
         match self.host.store.drafts_of(turn).await {
             Ok(drafts) => drafts.last().into_iter().for_each(|draft| running.adopt(draft)),
             // Without its draft the message ends as interrupted, with the turn.
-            Err(error) => tracing::warn!(%turn, %error, "what a turn had begun to say cannot be read"),
+            Err(error) => tracing::warn!(%turn, %error, "draft of an interrupted turn could not be read"),
         }
         Some(running)
     }
@@ -483,7 +483,7 @@ impl Lane {
         }
         if heard.aside && heard.urge != Urge::InOrder {
             let words = format!(
-                "Working on it beside this conversation, as turn {turn}. The answer comes here; `/agents` shows it."
+                "Working on it in the background as turn {turn}. The answer comes here; `/agents` shows the turn."
             );
             let notice = heard.place.tell(&self.host, words).await;
             self.owe(notice).await;
@@ -507,7 +507,7 @@ impl Lane {
         let lines = match self.host.store.observed(instance, chat).await {
             Ok(lines) => lines,
             Err(error) => {
-                tracing::warn!(%instance, %error, "the messages kept of a group cannot be read");
+                tracing::warn!(%instance, %error, "stored messages of a group could not be read");
                 return None;
             }
         };
@@ -564,7 +564,7 @@ impl Lane {
         let (inbox, by) = (last.inbox, last.by());
         match self.guard.arrive(Arrival { inbox, by, wish: BusyMode::Queue, join: Join::OwnTurn }, self.now()) {
             Admission::Run => self.begin(vec![vec![Waiting::CutOff(turn, events)]]).await,
-            Admission::Refused { .. } => self.close_cut_off(turn, "too many turns were cut off", Some(last)).await,
+            Admission::Refused { .. } => self.close_cut_off(turn, "too many turns were interrupted", Some(last)).await,
             _ => {
                 self.waiting.insert(inbox, Waiting::CutOff(turn, events));
             }
@@ -764,7 +764,7 @@ impl Lane {
             Ok(Some(delivery)) => self.host.tell_grown(delivery.instance, delivery.chat, id).await,
             Ok(None) => {}
             Err(error) => {
-                tracing::error!(delivery = %id, %error, "what is owed cannot be read; it waits for the next start")
+                tracing::error!(delivery = %id, %error, "owed delivery could not be read; it waits for the next start")
             }
         }
     }
@@ -875,7 +875,7 @@ fn aside(heard: &Heard, markdown: String) -> String {
     }
     let asked: String = heard.event.get().text.chars().take(ASIDE_CHARS_MAX).collect();
     let asked = asked.lines().next().unwrap_or_default().replace('`', "'");
-    format!("In the background, on `{asked}`:\n\n{markdown}")
+    format!("Background answer to `{asked}`:\n\n{markdown}")
 }
 
 /// Waits for the running turn; forever if there is none.

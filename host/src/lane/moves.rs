@@ -15,9 +15,9 @@ use crate::status::human::sentence;
 use crate::store::{Change, SessionRow, StoreError};
 
 const NOT_FROM_THERE: &str =
-    "This conversation did not come from the terminal, so it cannot go back there. `/new` begins another one.";
+    "This conversation did not come from the terminal, so it cannot go back there. `/new` starts a new one.";
 
-const TAKEN: &str = "This chat goes on in another conversation by now. Try it again there.";
+const TAKEN: &str = "This chat has switched to another conversation. Please run the command again.";
 
 /// A chat that was released from its conversation.
 #[derive(Debug)]
@@ -56,8 +56,8 @@ impl Lane {
             return Ok((Said::only(TAKEN), None));
         };
         let words = format!(
-            "{} is back at the terminal: `hermes-host chat --resume {}` goes on with it. What you write here next \
-             begins another conversation.",
+            "{} is back in the terminal: `hermes-host chat --resume {}` continues it. Your next message here \
+             starts a new conversation.",
             called(row),
             self.session
         );
@@ -78,12 +78,12 @@ impl Lane {
         }
         // The session may have moved to a chat under another name since the offer.
         if let Some(why) = has_chat(&self.host, &target.id).await {
-            return Ok(Said::only(sentence(format!("This code works no more: {why}"))));
+            return Ok(Said::only(sentence(format!("This code is no longer valid: {why}"))));
         }
         let (reply, taken) = oneshot::channel();
         self.host.tell(HostEvent::control(Control::TakeOffer { session: session.clone(), reply })).await;
         if !taken.await.unwrap_or_default() {
-            return Ok(Said::only("Somebody else used this code meanwhile."));
+            return Ok(Said::only("Someone else has already used this code."));
         }
         let mut said = self.switch_to(wish, &target).await?;
         if !said.changes.is_empty() {

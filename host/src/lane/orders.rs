@@ -95,15 +95,15 @@ impl std::fmt::Debug for Later {
     }
 }
 
-const RESTART: &str = "The host restarts. Running turns are finished first; I write here when it is back.";
+const RESTART: &str = "The host restarts after the running turns have finished. I'll write here when it is back.";
 
-const NO_RESTART: &str = "The host goes on: it would not start again, since its configuration has problems. \
-                          `hermes-host config check` names them, and so does its log.";
+const NO_RESTART: &str = "Not restarted: the host would not start again, because its configuration has problems. \
+                          `hermes-host config check` lists them, and so does the host's log.";
 
-const NEW: &str = "A new conversation begins.";
+const NEW: &str = "Started a new conversation.";
 
 /// The addition to a reply if a turn was stopped: its output remains in the chat.
-const ENDED: &str = " The turn that ran was stopped.";
+const ENDED: &str = " The running turn was stopped.";
 
 /// Appends the title of a new conversation to the reply.
 fn with_title(words: &str, changes: &[Change]) -> String {
@@ -112,7 +112,7 @@ fn with_title(words: &str, changes: &[Change]) -> String {
         _ => None,
     });
     match (title, words.strip_prefix(NEW)) {
-        (Some(title), Some(rest)) => format!("A new conversation begins: **{}**.{rest}", one_line(title, 200)),
+        (Some(title), Some(rest)) => format!("Started a new conversation: **{}**.{rest}", one_line(title, 200)),
         _ => words.to_owned(),
     }
 }
@@ -135,7 +135,7 @@ impl Lane {
         let words = if self.is_busy() && !bypasses {
             changes.clear();
             refused = true;
-            "The agent is working on your last message. /stop ends it, then try again.".to_owned()
+            "The agent is still working on your last message. Send /stop to end that turn, then try again.".to_owned()
         } else {
             match act {
                 Act::Say(words) | Act::Refuse(words) => words,
@@ -225,7 +225,7 @@ impl Lane {
                         new.title = None;
                     }
                 }
-                let words = format!("{words} It has no title: {error}.");
+                let words = format!("{words} The title was not set: {error}.");
                 order.reply = vec![place.answer_order(&self.host, words).await];
             }
             // Retried like every order, and logged.
@@ -243,8 +243,8 @@ impl Lane {
         match (stopped, waiting) {
             (false, _) => idle,
             (true, 0) => "Stopped.".to_owned(),
-            (true, 1) => "Stopped. One message still waits and is answered next.".to_owned(),
-            (true, n) => format!("Stopped. {n} messages still wait and are answered next."),
+            (true, 1) => "Stopped. One waiting message is answered next.".to_owned(),
+            (true, n) => format!("Stopped. {n} waiting messages are answered next."),
         }
     }
 
@@ -259,7 +259,7 @@ impl Lane {
                 lines.push(format!("- Tokens: {} in, {} out", row.usage.input_tokens, row.usage.output_tokens));
             }
             Ok(None) => lines.push("- Messages: 0".to_owned()),
-            Err(error) => tracing::warn!(session = %self.session, %error, "a session cannot be described in full"),
+            Err(error) => tracing::warn!(session = %self.session, %error, "session details could not be read"),
         }
         let settings = self.memory.settings(&self.host, &self.session).await.unwrap_or_default();
         let model = settings.model.clone().unwrap_or_else(|| self.host.model());
@@ -304,7 +304,7 @@ impl Lane {
             changes.retain(is_kept);
         }
         if !accepted.is_empty() {
-            changes.push(Change::DropInbox { ids: accepted, why: "a new conversation began".to_owned() });
+            changes.push(Change::DropInbox { ids: accepted, why: "a new conversation started".to_owned() });
         }
         self.memory.forget();
         match dropped {

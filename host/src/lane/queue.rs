@@ -32,7 +32,7 @@ use crate::turn::Cause;
 const INTERRUPTED: &str = "(interrupted)";
 
 /// The notice about messages that should have steered a turn which had ended.
-const LATE: &str = "What was to reach that turn came too late for it and is answered next.";
+const LATE: &str = "That turn had already finished. I'll answer your message next.";
 
 /// The album of the host's own events for the session.
 const NEWS: &str = "news";
@@ -87,7 +87,7 @@ impl Lane {
             Admission::Queued { .. } if matches!(demotion, Some(Demotion::SameBurst | Demotion::SaidBefore)) => None,
             Admission::Queued { waiting } => Some(queued(waiting, demotion)),
             Admission::Steers { waiting } => Some(format!(
-                "Passed on ({waiting} waiting). The running turn takes it up at its next step; if it ends before that, this is answered next."
+                "Sent to the running turn ({waiting} waiting). If the turn ends first, I'll answer it next."
             )),
         };
         let wanted = self.host.live().session_of(&heard.place.instance).receipts;
@@ -125,7 +125,7 @@ impl Lane {
         let ids = taken.iter().flatten().map(|heard| heard.inbox).collect();
         let edited = match self.host.store.edited(ids).await {
             Ok(edited) => BTreeMap::from_iter(edited),
-            Err(error) => return tracing::warn!(%error, "whether what a turn answers was changed is not known"),
+            Err(error) => return tracing::warn!(%error, "edits of the messages of a turn could not be read"),
         };
         for heard in taken.iter_mut().flatten() {
             if let Some(edited) = edited.get(&heard.inbox) {
@@ -247,7 +247,7 @@ impl Lane {
             started = self.admit(messages).await;
         }
         if started.is_none() {
-            tracing::warn!(session = %self.session, "a turn could not start");
+            tracing::warn!(session = %self.session, "turn could not start");
             self.guard.finished();
             if news {
                 self.put_back().await;
@@ -292,7 +292,7 @@ impl Lane {
         let ids: Vec<InboxId> = taken.iter().flatten().map(|heard| heard.inbox).collect();
         if !ids.is_empty() {
             let bind = || self.host.store.steer_turn(turn, ids.clone());
-            if self.host.until_written("what steers a turn", bind).await.is_none() {
+            if self.host.until_written("a steering message", bind).await.is_none() {
                 // The event stays accepted, and the next run of the host takes it up.
                 return;
             }
@@ -334,12 +334,10 @@ impl Lane {
     pub(super) async fn refuse(&self, refused: Vec<Heard>) {
         let max = self.limits.queue_max;
         let words = match refused.len() {
-            1 => format!("Not queued: {max} messages already wait here. Send it again when they are answered."),
-            n => format!(
-                "Not queued: {max} messages already wait here, so your last {n} were not taken. Send them again later."
-            ),
+            1 => format!("Queue full ({max} messages). Please send this again later."),
+            n => format!("Queue full ({max} messages), so your last {n} were not added. Please send them again later."),
         };
-        self.not_taken(refused, words, "no room in the queue").await;
+        self.not_taken(refused, words, "queue full").await;
     }
 
     /// Notifies the last sender that these events were not taken.
@@ -396,15 +394,13 @@ fn may_be_cut(text: &str, limit: &TextLimit) -> bool {
 /// Returns the notice to the sender of a waiting event.
 fn queued(waiting: usize, why: Option<Demotion>) -> String {
     let why = match why {
-        None | Some(Demotion::SameBurst | Demotion::SaidBefore) => ". It is answered when the running turn is over.",
-        Some(Demotion::NotRequester) => {
-            ": the agent works for somebody else here, and only they or an admin interrupt that."
-        }
-        Some(Demotion::Held(Hold::Children)) => ": helpers of the running turn still work and would be lost.",
+        None | Some(Demotion::SameBurst | Demotion::SaidBefore) => ". I'll answer it when the running turn ends.",
+        Some(Demotion::NotRequester) => ": this turn belongs to someone else; only they or an admin can interrupt it.",
+        Some(Demotion::Held(Hold::Children)) => ": sub-agents of the running turn are still working and would be lost.",
         Some(Demotion::Held(Hold::Compacting)) => {
-            ": the history of this conversation is being shortened, which must not be interrupted."
+            ": this conversation is being compressed, which must not be interrupted."
         }
-        Some(Demotion::CannotSteer) => ": this agent takes nothing up while it answers.",
+        Some(Demotion::CannotSteer) => ": this agent can't be steered while it is answering.",
     };
     format!("Queued ({waiting} waiting){why}")
 }

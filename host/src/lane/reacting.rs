@@ -125,7 +125,7 @@ impl Sign {
         let payload = serde_json::to_vec(&call).expect("a reaction is always JSON");
         let answer = self.hints.call(chat, method::REACT, payload).await;
         answer.map(drop).inspect_err(|error| {
-            tracing::debug!(instance = %adapter.instance(), emoji, %error, "a reaction was not taken");
+            tracing::debug!(instance = %adapter.instance(), emoji, %error, "reaction rejected");
         })
     }
 }

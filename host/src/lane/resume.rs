@@ -18,7 +18,7 @@ const PAGE_ROWS: u32 = 10;
 /// Candidates that an ambiguous name lists.
 const CANDIDATES_MAX: usize = 5;
 
-const NOBODY: &str = "Nobody can tell who you are here, so no conversation is known to be yours.";
+const NOBODY: &str = "You can't be identified in this chat, so it is unknown which conversations are yours.";
 
 impl Lane {
     /// Lists the conversations of a person, newest first.
@@ -33,7 +33,7 @@ impl Lane {
             }));
         }
         let now_ms = self.host.now_ms();
-        let mut lines = vec!["Your conversations, the last used first:".to_owned()];
+        let mut lines = vec!["Your conversations, most recent first:".to_owned()];
         for (number, row) in (offset as usize + 1..).zip(rows.iter().take(PAGE_ROWS as usize)) {
             self.listed.insert(number, row.id.clone());
             let here = if row.id == self.session { " (here)" } else { "" };
@@ -41,7 +41,7 @@ impl Lane {
             lines.push(format!("{number}. {}, {}, {used} ago{here}", called(row), counted(row.messages, "message")));
         }
         lines.push(String::new());
-        lines.push("`/resume NUMBER` goes on with one.".to_owned());
+        lines.push("`/resume NUMBER` continues one.".to_owned());
         if rows.len() > PAGE_ROWS as usize {
             lines.push(format!("`/sessions {}` shows more.", page.max(1).saturating_add(1)));
         }
@@ -63,7 +63,7 @@ impl Lane {
             },
         };
         if target.id == self.session {
-            return Ok(Said::only(format!("You are in {} already.", called(&target))));
+            return Ok(Said::only(format!("You are already in {}.", called(&target))));
         }
         if let Some(in_use) = self.host.store.session_in_use(&target.id).await? {
             return Ok(Said::only(elsewhere(&target, in_use)));
@@ -75,7 +75,7 @@ impl Lane {
     pub(super) async fn switch_to(&mut self, wish: &Wish, target: &SessionRow) -> Result<Said, StoreError> {
         let moved = self.rebind(Some(wish.key.clone()), &target.id).await;
         if moved.routes.is_empty() {
-            return Ok(Said::only("This chat goes on in another conversation by now. Try it again there."));
+            return Ok(Said::only("This chat has switched to another conversation. Please run the command again."));
         }
         let mut changes = self.takeover_changes();
         // A session that was never stored has nothing to end.
@@ -86,13 +86,13 @@ impl Lane {
         changes.extend(moved.routes.into_iter().map(Change::BindRoute));
         let used = span(self.host.now_ms() - target.active_ms);
         let messages = counted(target.messages, "message");
-        let words = format!("You are in {} again: {messages}, {used} ago.", called(target));
+        let words = format!("Back in {}: {messages}, last used {used} ago.", called(target));
         Ok(Said { words, changes })
     }
 
     /// Returns the person's conversation for a number, a title or an id, or the reason if there is none.
     async fn wanted(&self, owner: &str, name: &str) -> Result<Result<SessionRow, String>, StoreError> {
-        let unknown = || Err(format!("You have no conversation {}. `/sessions` lists what there is.", echo(name)));
+        let unknown = || Err(format!("You have no conversation {}. `/sessions` lists yours.", echo(name)));
         let number = name.strip_prefix('#').unwrap_or(name).parse().ok().filter(|number| *number > 0);
         if let Some(number) = number {
             // A title may be a number, too; the number of the list has precedence.
@@ -110,7 +110,7 @@ impl Lane {
             Resolved::Ambiguous(ids) => {
                 let ids: Vec<String> = ids.iter().take(CANDIDATES_MAX).map(|id| format!("`{id}`")).collect();
                 let (name, ids) = (echo(name), ids.join(", "));
-                Err(format!("Several conversations begin with {name}: {ids}. Write more of the id."))
+                Err(format!("Several conversations begin with {name}: {ids}. Give more of the id."))
             }
         })
     }
@@ -137,8 +137,10 @@ impl Lane {
 /// Returns the reason for which a sender may not move a chat away from its conversation.
 pub(super) fn may_not_leave(wish: &Wish, owner: &str, current: Option<&SessionRow>) -> Option<String> {
     let theirs = current.is_none_or(|row| row.owner.as_deref() == Some(owner));
-    (wish.several && !theirs && !wish.is_staff)
-        .then(|| "Several people share this conversation; only who began it can lead the chat elsewhere.".to_owned())
+    (wish.several && !theirs && !wish.is_staff).then(|| {
+        "Several people share this conversation; only the person who started it can switch the chat to another one."
+            .to_owned()
+    })
 }
 
 /// Returns the reason for which a conversation cannot be continued here.
@@ -146,8 +148,8 @@ pub(super) fn elsewhere(target: &SessionRow, in_use: InUse) -> String {
     let called = called(target);
     match in_use {
         InUse::Turn => format!(
-            "{called} is answering a message elsewhere right now. Try it again when that is done, or stop it there."
+            "{called} is answering a message elsewhere right now. Try again when it has finished, or stop it there."
         ),
-        InUse::Handoff => format!("{called} is being handed over right now. Try it again in a moment."),
+        InUse::Handoff => format!("A handoff of {called} is in progress. Please try again in a moment."),
     }
 }

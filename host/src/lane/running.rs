@@ -235,7 +235,7 @@ impl Running {
             beat = self.pace.next(), if self.asks.is_empty() => match beat {
                 Beat::Silent => Step::Silent,
                 Beat::Warn { silent_min } => Step::StillWorking(format!(
-                    "Nothing has come from the agent for {silent_min} minutes. /stop ends the turn."
+                    "The agent has been silent for {silent_min} minutes. /stop ends the turn."
                 )),
                 Beat::Working { minutes } => Step::StillWorking(self.still_working(minutes)),
             },
@@ -400,7 +400,7 @@ impl Running {
         self.asks.give_up();
         if tokio::time::timeout(STOP_GRACE, &mut self.task).await.is_err() {
             self.task.abort();
-            tracing::warn!(turn = %self.turn, "the runtime did not stop; its task was left behind");
+            tracing::warn!(turn = %self.turn, "runtime did not stop; its task was abandoned");
         }
         // The text at the time of the stop counts, whatever the runtime reports.
         TurnOutcome::Interrupted { text: self.said.clone() }
@@ -467,7 +467,7 @@ fn broken(error: &tokio::task::JoinError) -> Failure {
     Failure {
         code: "runtime_failed",
         kind: "panicked",
-        sentence: "The agent broke down over this message. Your conversation is intact; try it again or differently."
+        sentence: "The agent failed on this message. Your conversation is intact; please try again or rephrase it."
             .to_owned(),
         detail: format!("the runtime's task ended: {error}"),
         retryable: true,

@@ -11,7 +11,7 @@ use crate::context::Place;
 use crate::status::human::counted;
 use crate::store::Change;
 
-const UNREADABLE: &str = "The settings of this conversation cannot be read at the moment. Try it again.";
+const UNREADABLE: &str = "The settings of this conversation could not be read. Please try again.";
 
 impl Lane {
     /// Changes a setting; it is written with the order's reply and applies from the next turn on.
@@ -71,7 +71,7 @@ impl Lane {
                 words
             }
             Setting::Yolo => yolo(settings.yolo.unwrap_or_default()).to_owned(),
-            other => format!("{other:?} cannot be chosen in this version."),
+            other => format!("{other:?} is not available in this version."),
         }
     }
 
@@ -94,35 +94,31 @@ impl Lane {
     fn said(&self, change: &SettingChange) -> String {
         match change {
             SettingChange::Model(Some(model)) => {
-                format!("`{model}` answers in this conversation from the next message on.")
+                format!("Model set to `{model}` for this conversation. Applies from your next message.")
             }
-            SettingChange::Progress(Some(mode)) => format!("From the next message on: {}", progress(*mode)),
-            SettingChange::Footer(Some(on)) => format!("From the next message on: {}", footer(*on)),
+            SettingChange::Progress(Some(mode)) => format!("From your next message on: {}", progress(*mode)),
+            SettingChange::Footer(Some(on)) => format!("From your next message on: {}", footer(*on)),
             SettingChange::Progress(None) | SettingChange::Footer(None) => {
-                "As the configuration says, from the next message on.".to_owned()
+                "Reset to the configured value. Applies from your next message.".to_owned()
             }
             SettingChange::Model(None) => {
-                format!("`{}` answers in this conversation again, from the next message on.", self.host.model())
+                format!("Model reset to `{}` for this conversation. Applies from your next message.", self.host.model())
             }
             SettingChange::Personality(Some(name)) => {
-                format!("I am `{name}` in this conversation from the next message on.")
+                format!("Personality set to `{name}` for this conversation. Applies from your next message.")
             }
-            SettingChange::Personality(None) => "I am myself again from the next message on.".to_owned(),
+            SettingChange::Personality(None) => "Personality cleared. Applies from your next message.".to_owned(),
             SettingChange::Reasoning(Some(effort)) => {
-                format!("Effort `{effort}` from the next message on, where the model can think.")
+                format!("Reasoning effort set to `{effort}`, if the model supports it. Applies from your next message.")
             }
-            SettingChange::Reasoning(None) => "The effort is as configured again.".to_owned(),
-            SettingChange::ShowReasoning(Some(true)) => {
-                "What the model thinks is shown behind its answers here.".to_owned()
-            }
-            SettingChange::ShowReasoning(_) => "What the model thinks is not shown here.".to_owned(),
+            SettingChange::Reasoning(None) => "Reasoning effort reset to the configured value.".to_owned(),
+            SettingChange::ShowReasoning(Some(true)) => "Reasoning is shown after each answer here.".to_owned(),
+            SettingChange::ShowReasoning(_) => "Reasoning is not shown here.".to_owned(),
             SettingChange::Busy(Some(mode)) => busy(*mode),
-            SettingChange::Busy(None) => {
-                "What a message does while the agent works is as the configuration says again.".to_owned()
-            }
+            SettingChange::Busy(None) => "Busy mode reset to the configured value.".to_owned(),
             SettingChange::Yolo(on) => yolo(on.unwrap_or_default()).to_owned(),
-            SettingChange::ForgetApproved => "What was approved for longer is asked for again.".to_owned(),
-            other => format!("{other:?}: from the next message on."),
+            SettingChange::ForgetApproved => "Lasting approvals cleared; the actions need approval again.".to_owned(),
+            other => format!("{other:?}: applies from your next message."),
         }
     }
 
@@ -132,8 +128,8 @@ impl Lane {
         let said = [
             ("Personality", settings.personality.clone()),
             ("Effort", settings.reasoning.map(|effort| effort.to_string())),
-            ("Thoughts", settings.show_reasoning.map(|show| if show { "shown" } else { "hidden" }.to_owned())),
-            ("While busy", settings.busy.map(|busy| busy.to_string())),
+            ("Reasoning", settings.show_reasoning.map(|show| if show { "shown" } else { "hidden" }.to_owned())),
+            ("Busy mode", settings.busy.map(|busy| busy.to_string())),
             ("Progress", settings.progress.map(|progress| progress.to_string())),
             ("Footer", settings.footer.map(|footer| on(footer).to_owned())),
             (
@@ -164,21 +160,21 @@ impl Lane {
         let live = self.host.live();
         let names = &live.config.agent.personalities;
         if names.is_empty() {
-            return "No personality is configured; the operator writes them into `[agent.personalities]`.".to_owned();
+            return "No personalities are configured; the operator adds them to `[agent.personalities]`.".to_owned();
         }
         let mark = |name: &str| if chosen == Some(name) { " (this conversation)" } else { "" };
         let mut lines: Vec<String> = names.keys().map(|name| format!("- `{name}`{}", mark(name))).collect();
-        lines.push("\n`/personality NAME` chooses one, `/personality none` none.".to_owned());
+        lines.push("\n`/personality NAME` selects one; `/personality none` clears it.".to_owned());
         lines.join("\n")
     }
 
     fn reasoning(&self, settings: &SessionSettings) -> String {
         let live = self.host.live();
         let agent = &live.config.agent;
-        let effort = settings.reasoning.or(agent.reasoning).map_or("as the model does", Effort::as_str);
+        let effort = settings.reasoning.or(agent.reasoning).map_or("model default", Effort::as_str);
         let shown = if settings.show_reasoning.unwrap_or(agent.show_reasoning) { "shown" } else { "hidden" };
         format!(
-            "- Effort: {effort}\n- Thoughts: {shown}\n\n`/reasoning {}` chooses the effort, `/reasoning show` and `hide` whether you see it, `/reasoning reset` goes back.",
+            "- Effort: {effort}\n- Reasoning: {shown}\n\n`/reasoning {}` sets the effort, `/reasoning show` or `hide` sets whether you see the reasoning, and `/reasoning reset` resets the effort.",
             Effort::WORDS.join(" | ")
         )
     }
@@ -193,13 +189,13 @@ impl Lane {
         for name in &names {
             let mark = match (chosen == Some(name), *name == usual) {
                 (true, _) => " (this conversation)",
-                (false, true) if chosen.is_none() => " (answers here)",
-                (false, true) => " (elsewhere)",
+                (false, true) if chosen.is_none() => " (default, used here)",
+                (false, true) => " (default)",
                 (false, false) => "",
             };
             lines.push(format!("- `{name}`{mark}"));
         }
-        lines.push("\n`/model NAME` chooses one for this conversation, `/model reset` goes back.".to_owned());
+        lines.push("\n`/model NAME` selects one for this conversation; `/model reset` resets it.".to_owned());
         lines.join("\n")
     }
 }
@@ -207,11 +203,11 @@ impl Lane {
 /// Describes the effect of a message during a turn.
 fn busy(mode: BusyMode) -> String {
     let what = match mode {
-        BusyMode::Interrupt => "ends what the agent is doing and is answered next",
-        BusyMode::Queue => "waits for its turn",
-        BusyMode::Steer => "reaches what the agent is doing, or waits where that is too late",
+        BusyMode::Interrupt => "a new message stops the current turn and is answered next",
+        BusyMode::Queue => "a new message waits until the current turn has ended",
+        BusyMode::Steer => "a new message is sent into the current turn, or waits if the turn can no longer take it",
     };
-    format!("A message that comes while the agent works {what} (`{mode}`).")
+    format!("Busy mode `{mode}`: {what}.")
 }
 
 /// Lines of reasoning that are shown.
@@ -232,25 +228,27 @@ fn quoted(thoughts: &str) -> String {
 
 fn progress(mode: ProgressMode) -> &'static str {
     match mode {
-        ProgressMode::Off => "nothing is shown of tools on the way (off).",
-        ProgressMode::New => "a tool is shown when it is another one than before (new).",
-        ProgressMode::All => "each use of a tool is shown (all).",
-        ProgressMode::Verbose => "each use of a tool is shown with all it is used with (verbose).",
-        ProgressMode::Log => "nothing is shown of tools on the way; they are written to logs/tool_calls.log (log).",
+        ProgressMode::Off => "tool calls are not shown (off).",
+        ProgressMode::New => "a tool call is shown only when the tool changes (new).",
+        ProgressMode::All => "every tool call is shown (all).",
+        ProgressMode::Verbose => "every tool call is shown with its arguments (verbose).",
+        ProgressMode::Log => "tool calls are not shown; they are written to logs/tool_calls.log (log).",
     }
 }
 
 fn yolo(on: bool) -> &'static str {
     match on {
-        true => "The agent acts in this conversation without asking. `/yolo off` lets it ask again.",
-        false => "The agent asks in this conversation before it does what needs approval.",
+        true => {
+            "Approvals are off: the agent acts in this conversation without asking. `/yolo off` turns them on again."
+        }
+        false => "Approvals are on: the agent asks in this conversation before an action that needs approval.",
     }
 }
 
 fn footer(on: bool) -> &'static str {
     match on {
-        true => "answers end with their model, tokens and time.",
-        false => "answers end without a line about themselves.",
+        true => "answers end with model, tokens and time.",
+        false => "answers have no footer.",
     }
 }
 

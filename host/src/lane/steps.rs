@@ -18,7 +18,7 @@ impl Lane {
         for call in calls.iter().filter(|call| call.result.is_none()) {
             let ended = self.host.store.end_call(turn, call.started.n, UNKNOWN_OUTCOME.to_owned()).await;
             if let Err(error) = ended {
-                tracing::warn!(%turn, %error, "that nobody knows how a call ended is not written");
+                tracing::warn!(%turn, %error, "unknown outcome of a tool call could not be saved");
             }
         }
         replayed(&calls, UNKNOWN_OUTCOME)
@@ -41,7 +41,7 @@ impl Lane {
 
     async fn calls_of(&self, turn: TurnId) -> Vec<CallRow> {
         self.host.store.calls_of(turn).await.unwrap_or_else(|error| {
-            tracing::error!(%turn, %error, "what a turn did cannot be read");
+            tracing::error!(%turn, %error, "tool calls of a turn could not be read");
             Vec::new()
         })
     }

@@ -24,9 +24,9 @@ const PIECE_CHARS_MIN: usize = 1_000;
 /// Characters of a tool's result that a piece shows.
 const RESULT_CHARS: usize = 500;
 
-const INSTRUCTION: &str = "Write a summary of the conversation so far that takes its place from here on. Keep what was \
-    decided, found out and left open, names, numbers, paths and what the person wants and likes. Write plain text, \
-    without a greeting and without comments on the summary itself.";
+const INSTRUCTION: &str = "Write a summary of the conversation so far. The summary replaces the conversation. Keep \
+    decisions, findings, open questions, names, numbers, paths, and the goals and preferences of the user. Write plain \
+    text, without a greeting and without comments on the summary itself.";
 
 /// A summary and its cost, or the reason why there is none.
 pub type Summary = Result<(String, Usage), String>;
@@ -55,7 +55,9 @@ enum Fault {
 
 /// Writes the summary.
 pub async fn sum_up(host: Arc<Host>, original: Original, cancel: CancellationToken) -> Summary {
-    let Ok(_room) = Arc::clone(&host.turns).acquire_owned().await else { return Err("the host is ending".to_owned()) };
+    let Ok(_room) = Arc::clone(&host.turns).acquire_owned().await else {
+        return Err("the host is stopping".to_owned());
+    };
     let mut usage = Usage::default();
     if !original.outgrown {
         match whole(&host, &original, &cancel, &mut usage).await {
@@ -75,11 +77,13 @@ pub async fn sum_up(host: Arc<Host>, original: Original, cancel: CancellationTok
                 rest.drain(..count);
             }
             Err(Fault::TooLong) if size / 2 >= PIECE_CHARS_MIN => size = piece.chars().count().min(size) / 2,
-            Err(Fault::TooLong) => return Err("the model cannot read even a small part of it".to_owned()),
+            Err(Fault::TooLong) => {
+                return Err("even a small part of it exceeds the context window of the model".to_owned());
+            }
             Err(Fault::Other(why)) => return Err(why),
         }
     }
-    summary.map(|summary| (summary, usage)).ok_or_else(|| "there is nothing to sum up".to_owned())
+    summary.map(|summary| (summary, usage)).ok_or_else(|| "there is nothing to summarize".to_owned())
 }
 
 /// Summarizes the whole conversation with one request.
@@ -104,7 +108,7 @@ async fn one(
     cancel: &CancellationToken,
     usage: &mut Usage,
 ) -> Result<String, Fault> {
-    let earlier = earlier.map(|earlier| format!("\n\nThe summary of what came before:\n{earlier}")).unwrap_or_default();
+    let earlier = earlier.map(|earlier| format!("\n\nThe summary of the earlier part:\n{earlier}")).unwrap_or_default();
     let text = format!("{}{earlier}\n\nThe conversation:\n\n{piece}", instruction(original));
     ask(host, request(original, text), cancel, usage).await
 }
@@ -137,7 +141,7 @@ async fn ask(
 fn instruction(original: &Original) -> String {
     match original.about.as_str() {
         "" => INSTRUCTION.to_owned(),
-        about => format!("{INSTRUCTION} Look out above all for this: {about}"),
+        about => format!("{INSTRUCTION} Focus on this: {about}"),
     }
 }
 
@@ -198,7 +202,7 @@ fn cut(text: &str, max: usize) -> String {
     let (head, tail) = (max - max / 4, max / 4);
     let begin: String = text.chars().take(head).collect();
     let end: String = text.chars().skip(length - tail).collect();
-    format!("{begin} [… {} characters left out …] {end}", length - head - tail)
+    format!("{begin} [… {} characters omitted …] {end}", length - head - tail)
 }
 
 #[cfg(test)]
@@ -212,7 +216,7 @@ mod tests {
         assert_eq!(piece(&rest, 10).1, 1);
         let long: VecDeque<String> = rest.into_iter().skip(2).collect();
         let (text, count) = piece(&long, 100);
-        assert!(count == 1 && text.contains("300 characters left out"), "{text}");
+        assert!(count == 1 && text.contains("300 characters omitted"), "{text}");
         assert_eq!(cut("äöü", 3), "äöü");
     }
 

@@ -14,7 +14,7 @@ use crate::wakes::{self, WOKEN_IN_A_ROW_MAX};
 const TOLD_CHARS_MAX: usize = 1_000;
 
 /// The line before news for a session that is over.
-const OVER: &str = "News for a conversation that is over:";
+const OVER: &str = "Update for a conversation that has ended:";
 
 /// The state of a session with a wake-up.
 enum Fate {
@@ -44,8 +44,8 @@ impl Lane {
         let news: Vec<Heard> = news.into_iter().flatten().filter_map(super::queue::as_heard).collect();
         match fate {
             Fate::In(session) => self.pass_on(news, session).await,
-            Fate::Over => self.tell_plainly(news, OVER, "its conversation is over").await,
-            Fate::Often => self.tell_plainly(news, &often(), "it was woken too often in a row").await,
+            Fate::Over => self.tell_plainly(news, OVER, "its conversation has ended").await,
+            Fate::Often => self.tell_plainly(news, &often(), "too many wake-ups in a row").await,
             Fate::OnItsWay => self.host.tell(HostEvent::Watch(WatchNews::Leased(self.session.clone()))).await,
             Fate::Unclear | Fate::Here => self.put_back().await,
         }
@@ -106,7 +106,7 @@ impl Lane {
     /// Sends the news to the chat as a notice after the text `before`, instead of a wake-up.
     async fn tell_plainly(&self, news: Vec<Heard>, before: &str, why: &str) {
         let Some(last) = news.last() else { return };
-        tracing::info!(session = %self.session, instance = %last.place.instance, why, "a session is not woken; its chat knows");
+        tracing::info!(session = %self.session, instance = %last.place.instance, why, "session not woken; its chat is notified instead");
         // The chat of a task has its own notice of the task's end.
         let is_told = |event: &Event| before != OVER || !tell::is_wake(&event.event_id);
         let told = news.iter().map(|heard| heard.event.get()).filter(|event| is_told(event));
@@ -118,7 +118,7 @@ impl Lane {
             reply.push(context::compose(&self.host, &place.instance, place.chat.clone(), Purpose::Notice, words).await);
         }
         let ids = news.iter().map(|heard| heard.inbox).collect();
-        let changes = vec![Change::DropInbox { ids, why: format!("{why}; the chat knows") }];
+        let changes = vec![Change::DropInbox { ids, why: format!("{why}; the chat was notified instead") }];
         self.write_order(CommandTx { inbox: None, changes, reply, now_ms: self.host.now_ms() }).await;
     }
 }
@@ -126,8 +126,8 @@ impl Lane {
 /// Returns the text before news for a session that is not woken until a user writes.
 fn often() -> String {
     format!(
-        "What runs in the background has woken me {WOKEN_IN_A_ROW_MAX} times in a row, and nobody wrote to me in between, \
-         so I do nothing more about it by myself. Write to me and I go on. The news:"
+        "Background jobs have woken me {WOKEN_IN_A_ROW_MAX} times in a row without a message from you in between, \
+         so I no longer act on them by myself. Write to me and I'll continue. The update:"
     )
 }
 

@@ -112,8 +112,8 @@ impl Media {
     /// Fails if the data has another form, or is too large.
     pub async fn unpack(&self, instance: &str, data: &str, bytes_max: u64) -> Result<OutMedia, OutError> {
         let unreadable = |why: &str| OutError::NotData { why: why.to_owned() };
-        let (head, content) = data.split_once(',').ok_or_else(|| unreadable("it has no comma"))?;
-        let mime = head.strip_suffix(";base64").ok_or_else(|| unreadable("it is not base64"))?;
+        let (head, content) = data.split_once(',').ok_or_else(|| unreadable("the comma is missing"))?;
+        let mime = head.strip_suffix(";base64").ok_or_else(|| unreadable("the content is not base64"))?;
         let mime = kind::named(mime).unwrap_or_else(|| "application/octet-stream".to_owned());
         let name = format!("file{}", kind::ending_of(&mime));
         let bytes_max = self.bound(bytes_max);
@@ -203,7 +203,7 @@ mod tests {
             panic!("{refused:?}")
         };
         assert_eq!(origin, "https://example.invalid");
-        assert!(why.contains("list of hosts"), "{why}");
+        assert!(why.contains("list of allowed hosts"), "{why}");
     }
 
     fn left(home: &tempfile::TempDir) -> usize {

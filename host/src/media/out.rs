@@ -40,14 +40,14 @@ pub enum OutError {
         source: io::Error,
     },
     /// The path is a folder, a device or a pipe.
-    #[error("{path:?} is no plain file; name one")]
+    #[error("{path:?} is not a regular file; name a regular file")]
     NotPlain {
         /// The path.
         path: PathBuf,
     },
     /// The file is outside the allowed folders.
     #[error(
-        "{path:?} lies in no folder from which files may be sent; move it into {media:?}, or add its folder to \
+        "{path:?} is outside the folders from which files may be sent; move it into {media:?}, or add its folder to \
          `outbound_dirs` in [session]"
     )]
     Outside {
@@ -57,7 +57,7 @@ pub enum OutError {
         media: PathBuf,
     },
     /// The file is larger than the platform or the host allows.
-    #[error("{name:?} is larger than the {bytes_max} bytes that can be sent there; send less of it, or a link")]
+    #[error("{name:?} exceeds the limit of {bytes_max} bytes; send a smaller file or a link")]
     TooLarge {
         /// The file's name.
         name: String,
@@ -67,7 +67,7 @@ pub enum OutError {
         bytes_max: u64,
     },
     /// The file cannot be fetched.
-    #[error("{name:?} is not fetched: {source}")]
+    #[error("{name:?} could not be fetched: {source}")]
     NotFetched {
         /// The file's name.
         name: String,
@@ -76,13 +76,13 @@ pub enum OutError {
         source: hermes_adapter_net::fetch::FetchError,
     },
     /// The inline data is malformed.
-    #[error("a file that is written out cannot be read ({why}); write data:<mime>;base64,<content>")]
+    #[error("an inline file cannot be read ({why}); use data:<mime>;base64,<content>")]
     NotData {
         /// The fault in the data.
         why: String,
     },
     /// The copy cannot be written.
-    #[error("the file cannot be copied into {folder:?} ({source}); see to room and rights there")]
+    #[error("the file cannot be copied into {folder:?} ({source}); check its free space and permissions")]
     NoCopy {
         /// The folder of the copy.
         folder: PathBuf,
@@ -145,7 +145,7 @@ fn open_beneath(folder: &Path, rest: &Path) -> io::Result<File> {
     let mut steps = rest.components().peekable();
     while let Some(step) = steps.next() {
         let Component::Normal(name) = step else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "its path has a step upwards"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "its path contains `..`"));
         };
         let folder = if steps.peek().is_some() { OFlags::DIRECTORY } else { OFlags::empty() };
         at = open_at(&at, Path::new(name), OFlags::NOFOLLOW | folder)?;

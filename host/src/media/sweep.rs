@@ -74,7 +74,7 @@ fn settle(aged: Vec<(PathBuf, Duration)>, named: &BTreeSet<String>, now: SystemT
             Ok(())
         };
         if let Err(error) = done {
-            tracing::warn!(path = %path.display(), %error, "a file of the media folder cannot be kept in order");
+            tracing::warn!(path = %path.display(), %error, "media file could not be cleaned up");
         }
     }
     removed

@@ -115,7 +115,7 @@ async fn extract(pdf: PdfText, path: PathBuf, left: usize) -> FileText {
     let saved = blocking(move || {
         let written = save(&path, &text);
         if let Err(error) = &written {
-            tracing::warn!(path = %path.display(), %error, "the text of a PDF file cannot be saved");
+            tracing::warn!(path = %path.display(), %error, "text of a PDF file could not be saved");
         }
         Some((beginning(text), written.is_ok()))
     });

@@ -48,7 +48,9 @@ impl OutboxLane {
         match self.host.store.posed(id).await {
             Ok(Some(posed)) => not_asked(&self.host, &posed.delivery, why).await,
             Ok(None) => {}
-            Err(error) => tracing::warn!(delivery = %id, %error, "who waits for an answer may wait in vain"),
+            Err(error) => {
+                tracing::warn!(delivery = %id, %error, "question of a failed delivery could not be read; its turn may wait until the timeout")
+            }
         }
     }
 }

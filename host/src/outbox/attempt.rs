@@ -25,7 +25,7 @@ use crate::store::{
 
 /// The reason for which an offer is abandoned if its pairing code was lost with an earlier run of the host, or because
 /// there are too many newer codes.
-const CODE_LOST: &str = "its pairing code was not told before the host ended";
+const CODE_LOST: &str = "its pairing code was lost when the host stopped";
 
 /// The shortest wait of a chat that is logged, in milliseconds.
 const LONG_WAIT_MS: i64 = 60_000;
@@ -236,7 +236,7 @@ impl OutboxLane {
                 self.step_aside(which);
             }
             Step::Degrade { not_before_ms } => {
-                tracing::warn!(%instance, "the platform does not accept the credential; what is owed waits");
+                tracing::warn!(%instance, "credential rejected by the platform; deliveries wait");
                 holds.hold_instance(&instance, not_before_ms, now_ms);
                 self.again(which, Next::Send, PartState::Owed, not_before_ms).await;
             }
@@ -296,12 +296,7 @@ impl OutboxLane {
             let why = if detail.is_empty() { kind.to_string() } else { format!("{kind}: {detail}") };
             let chat = job.delivery.chat.clone();
             let instance = self.target.instance.to_string();
-            tracing::warn!(
-                instance,
-                chat = chat.id,
-                why,
-                "nothing can be written to this chat; it is tried again later"
-            );
+            tracing::warn!(instance, chat = chat.id, why, "chat unreachable; will retry");
             let since_ms = self.host.now_ms();
             effects.push(Effect::DeadTarget(DeadTargetRow {
                 instance,
@@ -376,9 +371,11 @@ impl OutboxLane {
                     match host.store.delivery(id).await {
                         Ok(stored) => host.tell_untold(stored.as_ref()).await,
                         // The pairing request then stays in memory until it expires.
-                        Err(error) => tracing::warn!(delivery = %id, %error, "whether it tells a code is not known"),
+                        Err(error) => {
+                            tracing::warn!(delivery = %id, %error, "delivery could not be read; its pairing request stays in memory")
+                        }
                     }
-                    host.until_written("a given up delivery", || host.store.outbox_drop(id, why)).await;
+                    host.until_written("an abandoned delivery", || host.store.outbox_drop(id, why)).await;
                     self.note_given_up(id, why).await;
                 }
             }
@@ -399,12 +396,12 @@ impl OutboxLane {
             if part.n > 0 {
                 settle.effects.extend(notice.take().map(|notice| Effect::Report(Box::new(notice))));
             }
-            let settled = self.host.until_written("a given up part", || self.host.store.settle(settle.clone())).await;
+            let settled = self.host.until_written("an abandoned part", || self.host.store.settle(settle.clone())).await;
             report = report.or(settled.and_then(|settled| settled.report));
         }
         self.host.handoffs.answered(job.delivery.in_reply_to);
         not_asked(&self.host, &job.delivery, why).await;
-        tracing::warn!(delivery = %job.id(), instance = %self.target.instance, why, "given up");
+        tracing::warn!(delivery = %job.id(), instance = %self.target.instance, why, "delivery abandoned");
         report
     }
 
@@ -483,12 +480,12 @@ impl OutboxLane {
         let settle = Settle { not_before_ms, effects, parts, detail: job.part().detail.clone(), ..base };
         let settle = async || match host.store.settle(settle.clone()).await {
             Err(StoreError::Conflict { what }) => {
-                tracing::warn!(what, "it was given up while it was being sent, and stays so");
+                tracing::warn!(what, "delivery was abandoned while it was being sent");
                 Ok(None)
             }
             settled => settled.map(Some),
         };
-        let settled = host.until_written("what became of a part", settle).await.flatten();
+        let settled = host.until_written("the outcome of a part", settle).await.flatten();
         let job = self.job(which)?;
         host.handoffs.answered(job.delivery.in_reply_to);
         settled
@@ -500,8 +497,8 @@ fn say_long_wait(instance: &str, chat: &Chat, scope: RetryScope, wait_ms: i64) {
     let wait_s = wait_ms / 1_000;
     match scope {
         _ if wait_ms < LONG_WAIT_MS => {}
-        RetryScope::Instance => tracing::warn!(instance, wait_s, "what is owed waits, and so does every chat"),
-        RetryScope::Chat => tracing::warn!(instance, chat = chat.id, wait_s, "what is owed to this chat waits"),
+        RetryScope::Instance => tracing::warn!(instance, wait_s, "deliveries paused for the whole instance"),
+        RetryScope::Chat => tracing::warn!(instance, chat = chat.id, wait_s, "deliveries paused for this chat"),
         RetryScope::Lane | RetryScope::Part => {}
     }
 }

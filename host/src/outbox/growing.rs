@@ -28,7 +28,7 @@ const EDIT: Duration = Duration::from_secs(5);
 const PARKING_EDIT: Duration = Duration::from_millis(1_500);
 
 /// The end of a message whose turn continues in the next run of the host.
-pub const PARKED: &str = "(interrupted, goes on after the restart)";
+pub const PARKED: &str = "(interrupted, continues after the restart)";
 
 /// The wait before the next edit if the platform named none, in milliseconds.
 const WAIT_MS: i64 = 1_000;
@@ -258,7 +258,7 @@ impl OutboxLane {
             }
             None => return self.piece_shown(id, chars, None),
         };
-        tracing::debug!(delivery = %id, ?outcome, "edited on the way");
+        tracing::debug!(delivery = %id, ?outcome, "intermediate edit");
         let said = part.map(|part| part.text);
         self.after_piece(id, chars, said, &outcome);
     }
@@ -309,7 +309,7 @@ impl OutboxLane {
             Ok(Some(delivery)) if delivery.parts.iter().any(|part| !part.state.is_settled()) => At::Coming,
             Ok(_) => At::Over,
             Err(error) => {
-                tracing::warn!(delivery = %id, %error, "a growing message cannot be read; its final text follows");
+                tracing::warn!(delivery = %id, %error, "growing message could not be read; its final text follows");
                 At::Over
             }
         };
@@ -327,7 +327,7 @@ pub async fn show_parked(host: &Host, adapter: &AdapterHandle, grown: &Growing, 
     let there = match host.store.delivery(grown.id).await {
         Ok(delivery) => delivery.and_then(|delivery| delivery.draft_message),
         Err(error) => {
-            tracing::warn!(delivery = %grown.id, %error, "a growing message cannot be read; it stays as it is");
+            tracing::warn!(delivery = %grown.id, %error, "growing message could not be read; it stays as it is");
             None
         }
     };
@@ -337,7 +337,7 @@ pub async fn show_parked(host: &Host, adapter: &AdapterHandle, grown: &Growing, 
     let outgoing = outgoing(grown.id, grown.purpose.clone(), grown.chat.clone(), &part);
     let edit = tokio::time::timeout(PARKING_EDIT, adapter.edit(&message, &outgoing)).await;
     let outcome = edit.unwrap_or_else(|_| SendOutcome::unknown("not in time"));
-    tracing::debug!(delivery = %grown.id, ?outcome, "says that it goes on after the restart");
+    tracing::debug!(delivery = %grown.id, ?outcome, "growing message marked as interrupted");
 }
 
 /// Renders the text so far with the announcement as one part, and shortens the text to fit.

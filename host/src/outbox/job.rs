@@ -11,7 +11,7 @@ use crate::plugins::Trips;
 use crate::store::{DeliveryState, OwedDelivery, OwedPart, PartState};
 
 /// The mark before a text whose thread is gone.
-const THREAD_GONE_MARK: &str = "(its thread is gone)";
+const THREAD_GONE_MARK: &str = "(the thread no longer exists)";
 
 /// A delivery of a lane. Counts as held until it is dropped.
 pub struct Job {
@@ -159,8 +159,8 @@ impl Job {
     /// follows.
     pub fn tempered(&self, step: Step) -> Step {
         let why = match step {
-            Step::RepeatMarked { .. } => "nobody knows whether its first piece arrived",
-            Step::ResendPlain | Step::Resplit => "its first piece was not taken",
+            Step::RepeatMarked { .. } => "it is unknown whether its first part arrived",
+            Step::ResendPlain | Step::Resplit => "its first part was rejected",
             step => return step,
         };
         if self.part().n > 0 {

@@ -401,7 +401,7 @@ impl OutboxLane {
                 }
             }
             Err(error) => {
-                tracing::error!(delivery = %id, %error, "an owed delivery cannot be read; it waits for the next start");
+                tracing::error!(delivery = %id, %error, "owed delivery could not be read; it waits for the next start");
                 self.queue.pop_front();
             }
         }

@@ -104,8 +104,8 @@ fn sentence(id: DeliveryId, state: &PartState) -> Option<String> {
             let said = if detail.is_empty() { kind.to_string() } else { detail.clone() };
             let said: String = said.chars().filter(|c| !c.is_control()).take(DETAIL_CHARS_MAX).collect();
             return Some(format!(
-                "A message could not be delivered here: the platform refused it ({said}). Ask me for it in other \
-                 words. The operator finds it with `hermes-host outbox show {id}`."
+                "A message could not be delivered here: the platform refused it ({said}). Ask me to put it \
+                 differently. The operator can see it with `hermes-host outbox show {id}`."
             ));
         }
         PartState::Abandoned { why } if why.starts_with(DOUBTFUL_TWICE) => {

@@ -253,7 +253,8 @@ impl Adapters {
         }
         for (handle, mut task) in tasks {
             if tokio::time::timeout_at(until, &mut task).await.is_err() {
-                tracing::error!(target: "plugins", instance = %handle.instance(), "it did not end by the deadline");
+                tracing::error!(target: "plugins", instance = %handle.instance(), "the adapter did not stop by the \
+                                                                                   deadline");
                 task.abort();
             }
             // Even if the instance did not end, the host stops using it.
@@ -285,7 +286,7 @@ impl Adapters {
         if isolated.load(Ordering::Relaxed) {
             tracing::warn!(
                 target: "plugins", instance = %plan.instance,
-                "the previous run of the host ended while it was sending; it runs in a process of its own until the \
+                "the previous run of the host ended during a send of this instance; running it in a process until the \
                  next restart"
             );
         }

@@ -101,14 +101,14 @@ impl Trial {
 /// because there is no section to correct.
 fn unmade(error: LoadError, path: &Path) -> String {
     let path = path.display();
-    let mend = "write its keys under [config] in a certify.toml, and name that file with --sample";
+    let mend = "write the keys of the adapter in [config] of a certify.toml, and pass that file with --sample";
     let instance = path.to_string();
     let error = match error {
         LoadError::ConfigRefused { problems, .. } => {
-            return format!("the sample configuration does not fit {path}: {problems}; {mend}");
+            return format!("the sample configuration is invalid for {path}: {problems}; {mend}");
         }
         LoadError::CreateFailed { why, .. } => {
-            return format!("the sample configuration was refused by {path}: {why}; {mend}");
+            return format!("the sample configuration was rejected by {path}: {why}; {mend}");
         }
         LoadError::CreatePanicked { why, .. } => LoadError::CreatePanicked { instance, why },
         LoadError::CreateTimedOut { deadline_ms, .. } => LoadError::CreateTimedOut { instance, deadline_ms },
@@ -123,7 +123,7 @@ struct Nobody;
 
 impl HostServices for Nobody {
     fn call(&self, _: &AdapterHandle, method: &str, _: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>, CallError>> {
-        let error = CallError::new("unsupported", format!("`{method}` is not answered here"));
+        let error = CallError::new("unsupported", format!("`{method}` is not supported during certification"));
         std::future::ready(Err(error)).boxed()
     }
 }
@@ -224,16 +224,18 @@ mod tests {
     #[test]
     fn what_a_trial_lacks_is_named_by_its_file_and_its_sample() {
         let (instance, path) = (|| INSTANCE.to_owned(), Path::new("/p/libx.so"));
-        let refused = LoadError::ConfigRefused { instance: instance(), problems: "needs the key `token`".to_owned() };
+        let refused =
+            LoadError::ConfigRefused { instance: instance(), problems: "requires the key `token`".to_owned() };
         let said = unmade(refused, path);
         assert!(
-            said.starts_with("the sample configuration does not fit /p/libx.so: needs the key `token`; "),
+            said.starts_with("the sample configuration is invalid for /p/libx.so: requires the key `token`; "),
             "{said}"
         );
         assert!(said.contains("--sample") && !said.contains("[adapter."), "{said}");
         let failed = LoadError::CreateFailed { instance: instance(), why: "no".to_owned() };
         assert!(unmade(failed, path).contains("--sample"));
-        let gone = LoadError::ProcessFailed { instance: instance(), why: "its process exited with 127".to_owned() };
-        assert_eq!(unmade(gone, path), "the process of /p/libx.so did not come up: its process exited with 127");
+        let gone =
+            LoadError::ProcessFailed { instance: instance(), why: "the process exited with code 127".to_owned() };
+        assert_eq!(unmade(gone, path), "the process of /p/libx.so did not start: the process exited with code 127");
     }
 }

@@ -59,14 +59,18 @@ pub async fn refusal(path: &Path, settings: &AdapterSettings) -> Option<String> 
 /// before accepting it.
 fn pin(path: &Path, place: Place, admitted: &Admitted, settings: &AdapterSettings) -> Result<CheckLine, LoadError> {
     if place == Place::Beside {
-        return Ok(CheckLine::passed("pin", "it lies beside the binary and is trusted like it"));
+        return Ok(CheckLine::passed("pin", "the library is next to the binary and is trusted"));
     }
     let lock = PluginsLock::read(&settings.home)?;
     Ok(match lock.get(&admitted.manifest.id) {
-        None => CheckLine::passed("pin", "it is not accepted yet: a section of its name or `adapter add` accepts it"),
-        Some(accepted) if accepted.sha256 == admitted.sha256 => {
-            CheckLine::passed("pin", format!("it was accepted by {} at {}", accepted.accepted_by, accepted.accepted_at))
-        }
+        None => CheckLine::passed(
+            "pin",
+            "the library is not accepted yet: `adapter add`, or a start with its section, accepts it",
+        ),
+        Some(accepted) if accepted.sha256 == admitted.sha256 => CheckLine::passed(
+            "pin",
+            format!("the library was accepted by {} at {}", accepted.accepted_by, accepted.accepted_at),
+        ),
         Some(accepted) => CheckLine::refused(
             "pin",
             &LoadError::Changed {
@@ -80,14 +84,15 @@ fn pin(path: &Path, place: Place, admitted: &Admitted, settings: &AdapterSetting
 
 async fn checked(path: &Path, settings: &AdapterSettings, lines: &mut Vec<CheckLine>) -> Result<(), LoadError> {
     files::judge(path)?;
-    lines.push(CheckLine::passed("file", "it is a regular file that nobody else can write"));
+    lines.push(CheckLine::passed("file", "a regular file that no other user can write"));
     let described = elf::read(path)?;
     let manifest = &described.manifest;
     lines.push(CheckLine::passed(
         "elf",
-        format!("it is the adapter \"{}\" ({}), version {}", manifest.id, manifest.label, manifest.version),
+        format!("adapter \"{}\" ({}), version {}", manifest.id, manifest.label, manifest.version),
     ));
-    let versions = format!("SDK {} fits the SDK {} of this host", manifest.sdk, hermes_adapter_abi::SDK_VERSION);
+    let versions =
+        format!("SDK {} is compatible with the SDK {} of this host", manifest.sdk, hermes_adapter_abi::SDK_VERSION);
     lines.push(CheckLine::passed("versions", described.warning.unwrap_or(versions)));
     let place = discover::place_of(path, &settings.search);
     let (file, judging) = (path.to_owned(), settings.clone());
@@ -98,18 +103,18 @@ async fn checked(path: &Path, settings: &AdapterSettings, lines: &mut Vec<CheckL
     if let Some(refused) = report.refused {
         return Err(refused);
     }
-    lines.push(CheckLine::passed("load", "it opens in a child, its layout fits, it says what its file says"));
+    lines.push(CheckLine::passed("load", "the library loads in a child process; its ABI layout and manifest match"));
     let bad = |why: String| LoadError::BadManifest { path: path.to_owned(), why };
     let keys: serde_json::Value =
-        serde_json::from_str(&report.schema).map_err(|error| bad(format!("its config schema is no JSON: {error}")))?;
+        serde_json::from_str(&report.schema).map_err(|error| bad(format!("its config schema is not JSON: {error}")))?;
     schema::own_keys(path, &keys)?;
-    lines.push(CheckLine::passed("schema", "its config keys are its own"));
+    lines.push(CheckLine::passed("schema", "no config key conflicts with a key of the host"));
     schema::named_keys(path, manifest, &keys)?;
-    lines.push(CheckLine::passed("secrets", "its secrets and variables are keys of its configuration"));
+    lines.push(CheckLine::passed("secrets", "all secrets and variables are keys of the configuration"));
     let values = match report.judges {
-        true => "`config check` can ask it whether values are right",
+        true => "`config check` can check the values of its section",
         false => {
-            "it cannot be asked about values, since its SDK is older than that question; it judges them when it starts"
+            "the values of its section are checked only at its start, because its SDK is too old for `config check`"
         }
     };
     lines.push(CheckLine::passed("values", values));

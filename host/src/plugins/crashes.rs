@@ -75,7 +75,7 @@ impl Crashes {
             let inside: Vec<&str> = left.iter().map(|entry| entry.instance.as_str()).collect();
             tracing::warn!(
                 target: "plugins", inside = %inside.join(", "),
-                "the previous run of the host ended by {} in the thread `{thread}`, which belongs to no adapter",
+                "the previous run of the host was ended by {} in the thread `{thread}`, which belongs to no adapter",
                 in_words(word)
             );
         }
@@ -93,8 +93,8 @@ impl Crashes {
         let said = words.iter().find(|(_, thread)| is_thread_of(thread, &entry.instance));
         let (why, deaths) = match (said, entry.phase) {
             (Some((word, _)), _) => (in_words(word), DEATHS),
-            (None, Phase::Loading) if !is_attributed => ("while it was loaded".to_owned(), 1),
-            (None, Phase::Connecting) if !is_attributed => ("while it connected".to_owned(), 1),
+            (None, Phase::Loading) if !is_attributed => ("while the library was loaded".to_owned(), 1),
+            (None, Phase::Connecting) if !is_attributed => ("while the instance connected".to_owned(), 1),
             (None, _) => return,
         };
         let before = read::<Record>(&self.record(&entry.sha256)).map_or(0, |record| record.deaths);
@@ -102,13 +102,15 @@ impl Crashes {
         if record.deaths >= DEATHS {
             tracing::error!(
                 target: "plugins", instance = %entry.instance,
-                "its library ended the previous run of the host ({}); report it to its author", record.why
+                "the library of this instance ended the previous run of the host ({}); report this to its \
+                 author", record.why
             );
         }
         if let Err(error) =
             files::private_folder(&self.run.join("crashed")).and_then(|()| write(&self.record(&entry.sha256), &record))
         {
-            tracing::error!(target: "plugins", instance = %entry.instance, "the crash of its library cannot be noted: {error}");
+            tracing::error!(target: "plugins", instance = %entry.instance, "the crash of the library cannot be \
+                                                                            recorded: {error}");
         }
     }
 
@@ -116,8 +118,8 @@ impl Crashes {
     pub(super) fn why_not_inside(&self, sha256: &str) -> Option<String> {
         let record = read::<Record>(&self.record(sha256)).filter(|record| record.deaths >= DEATHS)?;
         Some(format!(
-            "its library ended the host in an earlier run ({}), so it runs in a process of its own until the file changes; \
-             report it to its author",
+            "the library ended the host in an earlier run ({}), so it runs in a process until the file changes; \
+             report this to its author",
             record.why
         ))
     }
@@ -140,7 +142,9 @@ impl Crashes {
         };
         match open() {
             Ok(file) => ffi::keep_last_words(file),
-            Err(error) => tracing::warn!(target: "plugins", "a crash inside the host could not be attributed: {error}"),
+            Err(error) => {
+                tracing::warn!(target: "plugins", "crashes inside the host cannot be attributed to an adapter: {error}")
+            }
         }
     }
 
@@ -193,7 +197,8 @@ impl Inside {
     fn write(&self) {
         let folder = self.path.parent().unwrap_or(&self.path);
         if let Err(error) = files::private_folder(folder).and_then(|()| write(&self.path, &self.entry)) {
-            tracing::debug!(target: "plugins", instance = %self.entry.instance, "it runs inside the host without a note: {error}");
+            tracing::debug!(target: "plugins", instance = %self.entry.instance, "the run inside the host cannot be \
+                                                                                 recorded: {error}");
         }
     }
 }
@@ -213,7 +218,7 @@ fn is_thread_of(thread: &str, instance: &str) -> bool {
 
 fn in_words(word: &str) -> String {
     match word {
-        LAST_WORDS_EXIT => "it exited the process".to_owned(),
+        LAST_WORDS_EXIT => "an exit of the process".to_owned(),
         signal => format!("signal {signal}"),
     }
 }
@@ -259,7 +264,7 @@ mod tests {
         }
         let home = tempfile::tempdir().unwrap();
         let why = judged(home.path(), Phase::Running, "exit a-rather-long-n\n").unwrap();
-        assert!(why.contains("it exited the process"), "{why}");
+        assert!(why.contains("an exit of the process"), "{why}");
     }
 
     #[test]
@@ -272,7 +277,9 @@ mod tests {
 
     #[test]
     fn the_second_death_while_a_library_was_loaded_or_connected_counts() {
-        for (phase, words) in [(Phase::Loading, "while it was loaded"), (Phase::Connecting, "while it connected")] {
+        for (phase, words) in
+            [(Phase::Loading, "while the library was loaded"), (Phase::Connecting, "while the instance connected")]
+        {
             let home = tempfile::tempdir().unwrap();
             assert_eq!(judged(home.path(), phase, ""), None);
             assert!(judged(home.path(), phase, "").unwrap().contains(words));

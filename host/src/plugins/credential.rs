@@ -90,7 +90,7 @@ pub(super) fn keep(held: &mut Vec<CredentialLock>, lock: CredentialLock) -> Resu
         return Ok(());
     }
     if held.len() >= CREDENTIALS_MAX {
-        return Err(CallError::new("refused", format!("an instance holds at most {CREDENTIALS_MAX} credentials")));
+        return Err(CallError::new("refused", format!("an instance can lock at most {CREDENTIALS_MAX} credentials")));
     }
     held.push(lock);
     Ok(())
@@ -107,8 +107,8 @@ pub(super) fn folder(runtime_dir: Option<&Path>, user_home: Option<&Path>) -> Re
         return Ok(runtime.join("hermes-host"));
     }
     user_home.map(|home| home.join(".local/state/hermes-host/locks")).ok_or_else(|| {
-        let why = "there is no folder for credential locks, because this user has no home directory in the password \
-                   database: set XDG_RUNTIME_DIR to a folder of this user with mode 0700";
+        let why = "no folder for credential locks, because this user has no home directory in the password database: \
+                   set XDG_RUNTIME_DIR to a folder of this user with mode 0700";
         CallError::new("failed", why)
     })
 }
@@ -123,7 +123,7 @@ fn is_private(folder: &Path) -> bool {
 /// Claims the credential `identity` of the platform `plugin` for `owner`.
 pub(super) fn lock(folder: &Path, plugin: &str, identity: &str, owner: &Owner) -> Result<CredentialLock, CallError> {
     if identity.is_empty() || identity.len() > IDENTITY_BYTES_MAX {
-        return Err(CallError::new("invalid", format!("an identity has 1 to {IDENTITY_BYTES_MAX} bytes")));
+        return Err(CallError::new("invalid", format!("an identity must have 1 to {IDENTITY_BYTES_MAX} bytes")));
     }
     let failed = |error: std::io::Error| {
         let folder = folder.display();
@@ -211,7 +211,7 @@ fn prepare(folder: &Path) -> std::io::Result<()> {
     if is_private(folder) {
         return Ok(());
     }
-    Err(std::io::Error::other("it is not a private folder of this user: remove it"))
+    Err(std::io::Error::other("the path is not a private folder of this user; remove it"))
 }
 
 #[cfg(test)]

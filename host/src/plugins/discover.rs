@@ -54,7 +54,7 @@ impl SearchPath {
 
     fn named(&self) -> String {
         let all: Vec<String> = self.beside.iter().chain(&self.folders).map(|path| path.display().to_string()).collect();
-        if all.is_empty() { "no folder at all".to_owned() } else { all.join(", ") }
+        if all.is_empty() { "the plugins folders (none exists)".to_owned() } else { all.join(", ") }
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn read_copy(path: &Path, copy: &Path) -> Result<ElfLibrary, LoadErro
         return Err(LoadError::NotRegular { path: path.to_owned() });
     }
     if meta.len() > FILE_BYTES_MAX {
-        return Err(unreadable(std::io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes"))));
+        return Err(unreadable(std::io::Error::other(format!("the file is larger than {FILE_BYTES_MAX} bytes"))));
     }
     parse(path, &ReadCache::new(file))
 }
@@ -74,14 +74,14 @@ fn parse<'data, R: ReadRef<'data>>(path: &Path, bytes: R) -> Result<ElfLibrary, 
         Ok(FileKind::Elf32) => {
             return Err(LoadError::WrongMachine { path: path.to_owned(), found: "32-bit ELF".to_owned(), expected });
         }
-        Ok(_) => return Err(not_a_library(&"it is another kind of binary file")),
-        Err(_) => return Err(not_a_library(&"it is no ELF file")),
+        Ok(_) => return Err(not_a_library(&"not a 64-bit ELF file")),
+        Err(_) => return Err(not_a_library(&"not an ELF file")),
     }
     let file = ElfFile64::<Endianness, R>::parse(bytes).map_err(|error| not_a_library(&error))?;
     let header: &FileHeader64<Endianness> = file.elf_header();
     let endian = file.endian();
     if header.e_type(endian) != elf::ET_DYN {
-        return Err(not_a_library(&"it is an ELF file of another type"));
+        return Err(not_a_library(&"the ELF type is not a shared object"));
     }
     let machine = header.e_machine(endian);
     let little = endian == Endianness::Little;
@@ -107,12 +107,12 @@ fn read_manifest<'data, R: ReadRef<'data>>(
     let bad = |why: String| LoadError::BadManifest { path: path.to_owned(), why };
     let section =
         file.section_by_name(MANIFEST_SECTION).ok_or_else(|| LoadError::NoSection { path: path.to_owned() })?;
-    let bytes = section.data().map_err(|error| bad(format!("its section cannot be read ({error})")))?;
+    let bytes = section.data().map_err(|error| bad(format!("the section cannot be read ({error})")))?;
     if bytes.is_empty() {
         return Err(LoadError::NoSection { path: path.to_owned() });
     }
     if bytes.len() > MANIFEST_BYTES_MAX {
-        return Err(bad(format!("it has {} bytes, the bound is {MANIFEST_BYTES_MAX}", bytes.len())));
+        return Err(bad(format!("it has {} bytes, the limit is {MANIFEST_BYTES_MAX}", bytes.len())));
     }
     let json = std::str::from_utf8(bytes).map_err(|_| bad("it is not UTF-8".to_owned()))?;
     let json = json.trim_end_matches('\0');

@@ -16,7 +16,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum LoadError {
     /// The section names a plugin that no folder contains. The operator adds the file or removes the section.
-    #[error("no library with the id \"{plugin}\" in {folders}: put its .so there, or remove the section")]
+    #[error("no library with the id \"{plugin}\" in {folders}: copy its .so there, or remove the section")]
     NoFile {
         /// The id of the plugin.
         plugin: String,
@@ -24,7 +24,7 @@ pub enum LoadError {
         folders: String,
     },
     /// Two different files have the same id. The operator removes one.
-    #[error("the id \"{id}\" is carried by two different files, {first} and {second}: remove one of them")]
+    #[error("two different files have the id \"{id}\", {first} and {second}: remove one of them")]
     SameId {
         /// The id.
         id: String,
@@ -43,7 +43,9 @@ pub enum LoadError {
     },
     /// A file of the host cannot be written. The error passes when there is room, or the operator corrects the
     /// permissions.
-    #[error("{what} cannot be written to {path}: {why}; make room there, or let the user of this host write there")]
+    #[error(
+        "{what} cannot be written to {path}: {why}; free some space, or allow the user of this host to write there"
+    )]
     Unwritable {
         /// The content that was to be written.
         what: String,
@@ -54,13 +56,13 @@ pub enum LoadError {
     },
     /// A folder, device, socket or dangling link. The operator names another file, or removes it from the plugins
     /// folder.
-    #[error("{path} is not a regular file: a library of an adapter is one")]
+    #[error("{path} is not a regular file: replace it by the library of an adapter")]
     NotRegular {
         /// The file.
         path: PathBuf,
     },
     /// A link that leaves the folder. The operator copies the file instead.
-    #[error("{path} is a link out of its folder, to {target}: copy the file into the folder instead")]
+    #[error("{path} is a symbolic link to {target}, outside of its folder: copy the file into the folder instead")]
     OutsideFolder {
         /// The link.
         path: PathBuf,
@@ -68,7 +70,7 @@ pub enum LoadError {
         target: PathBuf,
     },
     /// The file belongs to another user. The operator changes the owner.
-    #[error("{path} belongs to user {uid}, neither to the user of this host nor to root: chown it to yourself")]
+    #[error("{path} belongs to user {uid}, not to the user of this host or root: change its owner with `chown`")]
     ForeignOwner {
         /// The file or its folder.
         path: PathBuf,
@@ -76,20 +78,21 @@ pub enum LoadError {
         uid: u32,
     },
     /// The file is writable by everybody. The operator runs the chmod.
-    #[error("{path} can be written by everybody: run `chmod o-w {path}`")]
+    #[error("{path} is writable by every user: run `chmod o-w {path}`")]
     WorldWritable {
         /// The file or its folder.
         path: PathBuf,
     },
     /// The file is writable by a group with several members. The operator runs the chmod.
-    #[error("{path} can be written by a shared group: run `chmod g-w {path}`")]
+    #[error("{path} is writable by a shared group: run `chmod g-w {path}`")]
     GroupWritable {
         /// The file or its folder.
         path: PathBuf,
     },
     /// The bytes differ from those that were accepted. The operator reviews and accepts them.
     #[error(
-        "{path} changed since it was accepted (sha256 was {accepted}, is {found}): if that was you, run `hermes-host adapter add {path}`"
+        "{path} changed since it was accepted (sha256 was {accepted}, is {found}): if the change is intended, run \
+         `hermes-host adapter add {path}`"
     )]
     Changed {
         /// The file.
@@ -101,7 +104,8 @@ pub enum LoadError {
     },
     /// The bytes are not accepted, and only accepted ones may run. The operator accepts them.
     #[error(
-        "{path} is not accepted, so no code of it was run: `hermes-host adapter add {path}` accepts it, and so does a host that starts with its section"
+        "{path} is not accepted, so none of its code was run: accept it with `hermes-host adapter add {path}`, or \
+         start the host with its section"
     )]
     NotAccepted {
         /// The file.
@@ -109,7 +113,8 @@ pub enum LoadError {
     },
     /// The library failed in the short-lived process that opens it before the host does. The author fixes it.
     #[error(
-        "{path} was not loaded, since it failed in a process of its own first: {why}; report it to its author, or replace the file and run `hermes-host adapter reload`"
+        "{path} was not loaded, because it failed in a test process: {why}; report this to its author, or replace the \
+         file and run `hermes-host adapter reload`"
     )]
     ProbeFailed {
         /// The file.
@@ -118,7 +123,7 @@ pub enum LoadError {
         why: String,
     },
     /// Not an ELF shared library. The operator replaces the file.
-    #[error("{path} is not a shared library: {why}; replace it by the author's build")]
+    #[error("{path} is not a shared library: {why}; replace it with the author's build")]
     NotALibrary {
         /// The file.
         path: PathBuf,
@@ -126,7 +131,7 @@ pub enum LoadError {
         why: String,
     },
     /// Built for another machine. The operator installs the right build.
-    #[error("{path} is built for {found}, this host runs on {expected}: fetch the build for this machine")]
+    #[error("{path} is built for {found}, but this host runs on {expected}: get the build for this machine")]
     WrongMachine {
         /// The file.
         path: PathBuf,
@@ -136,7 +141,7 @@ pub enum LoadError {
         expected: String,
     },
     /// Needs another C library. The operator installs the right build.
-    #[error("{path} needs the C library {found}, this host runs on {expected}: fetch the build for {expected}")]
+    #[error("{path} requires the C library {found}, but this host runs on {expected}: get the build for {expected}")]
     WrongLibc {
         /// The file.
         path: PathBuf,
@@ -147,22 +152,21 @@ pub enum LoadError {
     },
     /// Contains static thread-local storage. The author removes the custom allocator.
     #[error(
-        "{path} carries static thread-local storage (DF_STATIC_TLS), which breaks loading: its author has to build it without a global allocator of its own"
+        "{path} uses static thread-local storage (DF_STATIC_TLS), which prevents loading: ask its author to build it \
+         without its own global allocator"
     )]
     StaticTls {
         /// The file.
         path: PathBuf,
     },
     /// No manifest section. The operator names another file, or removes it from the plugins folder.
-    #[error(
-        "{path} has no section .hermes.adapter, so it is not an adapter: only libraries of adapters belong into a plugins folder"
-    )]
+    #[error("{path} has no section .hermes.adapter, so it is not an adapter: remove it from the plugins folder")]
     NoSection {
         /// The file.
         path: PathBuf,
     },
     /// The manifest does not parse or contradicts itself. The author fixes it.
-    #[error("{path} has a bad manifest: {why}; its author must fix it")]
+    #[error("{path} has an invalid manifest: {why}; report this to its author")]
     BadManifest {
         /// The file.
         path: PathBuf,
@@ -170,7 +174,7 @@ pub enum LoadError {
         why: String,
     },
     /// Built with an SDK of an earlier major. The author rebuilds it.
-    #[error("{path} is built with SDK {plugin}, this host speaks SDK {host}: its author has to rebuild it")]
+    #[error("{path} is built with SDK {plugin}, but this host supports SDK {host}: ask its author to rebuild it")]
     OlderMajor {
         /// The file.
         path: PathBuf,
@@ -180,7 +184,7 @@ pub enum LoadError {
         host: String,
     },
     /// Built with an SDK of a later major. The operator updates the host.
-    #[error("{path} is built with SDK {plugin}, this host speaks SDK {host}: update hermes-host")]
+    #[error("{path} is built with SDK {plugin}, but this host supports SDK {host}: update hermes-host")]
     NewerMajor {
         /// The file.
         path: PathBuf,
@@ -190,7 +194,7 @@ pub enum LoadError {
         host: String,
     },
     /// Built with a newer minor version and not compatible with this host. The operator updates the host.
-    #[error("{path} is built with SDK {plugin} and does not run on the SDK {host} of this host: update hermes-host")]
+    #[error("{path} is built with SDK {plugin} and does not run with the SDK {host} of this host: update hermes-host")]
     NewerMinor {
         /// The file.
         path: PathBuf,
@@ -201,7 +205,8 @@ pub enum LoadError {
     },
     /// Requires another version of the host. The operator updates the host.
     #[error(
-        "{path} requires a host with SDK \"{requires}\", this one has {host}: update hermes-host or use an older build"
+        "{path} requires a host with SDK \"{requires}\", but this one has {host}: update hermes-host or use an older \
+         build"
     )]
     RequiresHost {
         /// The file.
@@ -220,14 +225,15 @@ pub enum LoadError {
         why: String,
     },
     /// No root module. The author exports it.
-    #[error("{path} exports no adapter root: its author has to call export_adapter!")]
+    #[error("{path} exports no adapter root: ask its author to call export_adapter!")]
     NoRootSymbol {
         /// The file.
         path: PathBuf,
     },
     /// Built with another version of `abi_stable`. The author rebuilds it.
     #[error(
-        "{path} has another binary header than this host (SDK {host}): its author has to rebuild it with the published SDK"
+        "{path} has an ABI header that is incompatible with this host (SDK {host}): ask its author to rebuild it with \
+         the published SDK"
     )]
     WrongHeader {
         /// The file.
@@ -237,7 +243,8 @@ pub enum LoadError {
     },
     /// The vtables have another layout. The author rebuilds it.
     #[error(
-        "{path} (SDK {plugin}) lays out its functions in another way than this host (SDK {host}): its author has to rebuild it with the published SDK"
+        "{path} (SDK {plugin}) has a function layout that is incompatible with this host (SDK {host}): ask its author \
+         to rebuild it with the published SDK"
     )]
     LayoutMismatch {
         /// The file.
@@ -248,13 +255,13 @@ pub enum LoadError {
         host: String,
     },
     /// `manifest()` differs from the manifest in the section. The author rebuilds it.
-    #[error("{path} says something else when it runs than its section .hermes.adapter: its author has to rebuild it")]
+    #[error("{path} reports a manifest that differs from its section .hermes.adapter: ask its author to rebuild it")]
     ManifestDiffers {
         /// The file.
         path: PathBuf,
     },
     /// The section does not fit the adapter's schema. The operator corrects it.
-    #[error("[adapter.{instance}] does not fit the adapter: {problems}")]
+    #[error("[adapter.{instance}] is invalid for the adapter: {problems}")]
     ConfigRefused {
         /// The instance.
         instance: String,
@@ -262,7 +269,7 @@ pub enum LoadError {
         problems: String,
     },
     /// `create` returned an error. The operator corrects the configuration.
-    #[error("[adapter.{instance}] was refused by its adapter: {why}")]
+    #[error("[adapter.{instance}] was rejected by the adapter: {why}")]
     CreateFailed {
         /// The instance.
         instance: String,
@@ -270,7 +277,7 @@ pub enum LoadError {
         why: String,
     },
     /// `create` panicked. The author fixes it.
-    #[error("the adapter of {instance} panicked while it was created: {why}; report it to its author")]
+    #[error("the adapter of {instance} panicked during creation: {why}; report this to its author")]
     CreatePanicked {
         /// The instance.
         instance: String,
@@ -278,7 +285,7 @@ pub enum LoadError {
         why: String,
     },
     /// `create` did not return. The author fixes it.
-    #[error("the adapter of {instance} did not come up within {deadline_ms} ms; report it to its author")]
+    #[error("the adapter of {instance} did not start within {deadline_ms} ms; report this to its author")]
     CreateTimedOut {
         /// The instance.
         instance: String,
@@ -287,7 +294,8 @@ pub enum LoadError {
     },
     /// A program reports another plugin id than its section names. The operator corrects the section.
     #[error(
-        "the program `{program}` is the plugin \"{found}\", [adapter.{instance}] runs it as \"{expected}\": write plugin = \"{found}\" there, or correct `command`"
+        "the program `{program}` is the plugin \"{found}\", but [adapter.{instance}] expects \"{expected}\": write \
+         plugin = \"{found}\" there, or correct `command`"
     )]
     OtherPlugin {
         /// The instance.
@@ -300,7 +308,7 @@ pub enum LoadError {
         expected: String,
     },
     /// The child process of the adapter did not start. The operator checks the machine.
-    #[error("the process of {instance} did not come up: {why}")]
+    #[error("the process of {instance} did not start: {why}")]
     ProcessFailed {
         /// The instance or the file.
         instance: String,

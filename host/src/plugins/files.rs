@@ -147,7 +147,7 @@ pub(super) fn private_copy(judged: &mut Judged, home: &Path) -> Result<PrivateCo
             return Ok(copy);
         }
     }
-    let why = "it is collected as fast as it is made".to_owned();
+    let why = "each new copy was removed before it could be used".to_owned();
     Err(LoadError::Unwritable { what: "a private copy".to_owned(), path: folder, why })
 }
 
@@ -182,7 +182,8 @@ fn place(temporary: &Path, path: &Path, folder: &Path, sha256: String) -> std::i
             fs::remove_file(temporary)?;
             return Ok(Some(PrivateCopy { path: path.to_owned(), sha256, fresh: false, held: Arc::new(held) }));
         }
-        tracing::warn!(target: "plugins", "the private copy {} has other bytes than its name says; it is replaced", path.display());
+        tracing::warn!(target: "plugins", "replacing the private copy {}, whose bytes do not match its \
+                                           hash", path.display());
     }
     fs::rename(temporary, path)?;
     File::open(folder)?.sync_all()?;
@@ -218,7 +219,7 @@ fn copy_to(from: &mut File, temporary: &Path) -> Result<String, Failed> {
         }
         total += read as u64;
         if total > FILE_BYTES_MAX {
-            let why = format!("it is larger than {FILE_BYTES_MAX} bytes");
+            let why = format!("the file is larger than {FILE_BYTES_MAX} bytes");
             return Err(Failed::Reading(std::io::Error::other(why)));
         }
         hash.update(&chunk[..read]);

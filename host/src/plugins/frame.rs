@@ -83,12 +83,11 @@ pub(crate) enum FrameError {
     TooLong(usize),
     /// Text in the place of a length: the program printed to the frame stream.
     #[error(
-        "the program wrote text ({0:?}…) to its standard output, which belongs to the frames; it has to write it to \
-         its standard error"
+        "the program wrote text ({0:?}…) to standard output, which is reserved for frames; write logs to standard error"
     )]
     Text(String),
     /// Shorter than its own header, or with a method that is not UTF-8.
-    #[error("a frame does not add up")]
+    #[error("malformed frame")]
     Malformed,
 }
 

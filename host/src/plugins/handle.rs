@@ -267,8 +267,8 @@ impl Shared {
         let detail: String = detail.chars().filter(|c| !c.is_control()).take(DETAIL_CHARS_MAX).collect();
         let said = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
         let duty = format!(
-            "the platform refuses what is sent with this credential{said}; what is owed waits: put a valid one where \
-             [adapter.{instance}] takes it from, then run `hermes-host reload`"
+            "the platform rejects the credential{said}, and deliveries wait; replace the credential of \
+             [adapter.{instance}], then run `hermes-host reload`"
         );
         self.told().unauthorized = Some(duty.clone());
         // Without a link the state shows another reason.
@@ -294,7 +294,8 @@ impl Shared {
     /// Stores a line for start-up and `status`.
     pub(super) fn announce(&self, label: String, url: String) {
         if !said::is_name(&label) || !said::is_name(&url) {
-            tracing::warn!(target: "plugins", instance = %self.instance, "it announced a line that is too long to be shown");
+            tracing::warn!(target: "plugins", instance = %self.instance, "announced address rejected, because it is \
+                                                                          too long");
             return;
         }
         {
@@ -550,7 +551,7 @@ impl AdapterHandle {
         let call = to_json(&FetchCall::new(file.clone(), within_ms));
         let answer = self.call_within(method::FETCH, call, within + FETCH_GRACE).await?;
         serde_json::from_slice(&answer)
-            .map_err(|error| CallError::new("failed", format!("what its adapter answered cannot be read: {error}")))
+            .map_err(|error| CallError::new("failed", format!("the answer of the adapter cannot be read: {error}")))
     }
 
     /// Asks if a part with an unknown outcome arrived. Anything but a valid answer counts as unclear.
@@ -631,7 +632,7 @@ impl AdapterHandle {
             let error: String = error.to_string().chars().take(DETAIL_CHARS_MAX).collect();
             tracing::error!(
                 target: "plugins", %instance, method, error,
-                "the adapter's answer is no `SendOutcome`; its author must fix it, the part counts as unknown"
+                "the answer of the adapter is not a `SendOutcome`, so the outcome is unknown (adapter bug)"
             );
             SendOutcome::unknown(format!("the answer to `{method}` cannot be read: {error}"))
         })
@@ -701,7 +702,7 @@ impl Answer {
                 Err(CallError::new("unavailable", format!("{instance} ended during {method}")))
             }
             _ => Err(serde_json::from_slice(&self.payload).unwrap_or_else(|_| {
-                CallError::new("failed", format!("{instance} answered {method} with an error that cannot be read"))
+                CallError::new("failed", format!("{instance} answered {method} with an unreadable error"))
             })),
         }
     }
@@ -715,7 +716,7 @@ fn outcome(answer: Answer, ended: &str) -> Result<SendOutcome, serde_json::Error
             outcome => said::outcome(outcome),
         },
         status::BUSY => SendOutcome::not_sent(None, WaitScope::Instance, "too many open calls"),
-        status::POISONED => SendOutcome::not_sent(None, WaitScope::Instance, "the instance is being rebuilt"),
+        status::POISONED => SendOutcome::not_sent(None, WaitScope::Instance, "the instance is restarting"),
         status::UNSUPPORTED => SendOutcome::refused(RefusalKind::Invalid, "the adapter has no such method"),
         status::PANIC | status::DROPPED => SendOutcome::unknown(ended),
         _ => SendOutcome::unknown(said::words(&serde_json::from_slice::<CallError>(&answer.payload)?.message)),

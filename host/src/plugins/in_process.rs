@@ -71,7 +71,7 @@ pub(super) fn create(
         });
     let instance = instance.to_owned();
     if let Err(error) = thread {
-        return Err(LoadError::CreateFailed { instance, why: format!("no thread could be started: {error}") });
+        return Err(LoadError::CreateFailed { instance, why: format!("the thread cannot be started: {error}") });
     }
     match loaded.recv_timeout(LOAD) {
         Ok(loaded) => loaded?,
@@ -81,7 +81,7 @@ pub(super) fn create(
         Ok(Ok(created)) => Ok(created),
         Ok(Err(why)) => Err(refused(instance, why, deadline, creating.how(sdk))),
         Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
-            Err(LoadError::CreatePanicked { instance, why: "its creating thread ended".to_owned() })
+            Err(LoadError::CreatePanicked { instance, why: "the thread that creates it ended".to_owned() })
         }
         Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
             Err(LoadError::CreateTimedOut { instance, deadline_ms: millis(deadline) })

@@ -17,8 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{LoadError, files};
 
 const FILE_NAME: &str = "plugins.lock";
-const HEADER: &str =
-    "# Which adapter libraries were accepted. Written by hermes-host; `adapter add FILE` accepts one.\n\n";
+const HEADER: &str = "# The accepted adapter libraries. Written by hermes-host; `adapter add FILE` accepts one.\n\n";
 
 /// An accepted library file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +87,7 @@ impl PluginsLock {
     pub fn update<T>(home: &Path, change: impl FnOnce(&mut Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
         let path = home.join(FILE_NAME);
         let failed = |error: std::io::Error| LoadError::Unwritable {
-            what: "what is accepted".to_owned(),
+            what: "the list of accepted libraries".to_owned(),
             path: path.clone(),
             why: error.to_string(),
         };

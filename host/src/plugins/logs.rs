@@ -149,7 +149,7 @@ impl LogGate {
         };
         let instance = self.instance.as_str();
         if dropped > 0 {
-            tracing::warn!(target: "adapter", instance, dropped, "this adapter logs too much; records were left out");
+            tracing::warn!(target: "adapter", instance, dropped, "log rate of the adapter exceeded, records dropped");
         }
         let Line { message, fields } = self.line(fields);
         let message = if fields.is_empty() { message } else { format!("{message} {fields}") };

@@ -43,14 +43,14 @@ pub(super) fn judge(path: &Path, manifest: &Manifest) -> Result<Option<String>, 
     let bad = |why: String| LoadError::BadManifest { path: path.to_owned(), why };
     same_major(path, &manifest.sdk)?;
     if manifest.schema != MANIFEST_SCHEMA {
-        return Err(bad(format!("its schema is {}, this host reads {MANIFEST_SCHEMA}", manifest.schema)));
+        return Err(bad(format!("its schema is {}, but this host supports {MANIFEST_SCHEMA}", manifest.schema)));
     }
     if manifest.abi != ABI_VERSION {
-        return Err(bad(format!("its abi is {}, this host has {ABI_VERSION}", manifest.abi)));
+        return Err(bad(format!("its abi is {}, but this host supports {ABI_VERSION}", manifest.abi)));
     }
     if !is_id(&manifest.id) {
         return Err(bad(format!(
-            "its id {:?} is not a letter a-z followed by at most {} of a-z, 0-9 and _",
+            "its id {:?} must be a letter a-z followed by at most {} characters of a-z, 0-9 and _",
             manifest.id,
             ID_CHARS_MAX - 1
         )));
@@ -73,7 +73,8 @@ pub(super) fn judge(path: &Path, manifest: &Manifest) -> Result<Option<String>, 
     }
     Ok(newer.then(|| {
         format!(
-            "{} is built with SDK {}, newer than the SDK {SDK_VERSION} of this host: what this host lacks is answered as unsupported",
+            "{} is built with SDK {}, newer than the SDK {SDK_VERSION} of this host: calls that this host lacks are \
+             answered as unsupported",
             path.display(),
             manifest.sdk
         )

@@ -153,7 +153,7 @@ pub(super) struct Started {
 /// creates its own session and a group leader cannot.
 pub(super) async fn start(spec: &ChildSpec) -> std::io::Result<Started> {
     let (program, arguments) =
-        spec.command.split_first().ok_or_else(|| std::io::Error::other("the path of this program is not known"))?;
+        spec.command.split_first().ok_or_else(|| std::io::Error::other("the path of this program is unknown"))?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let mut command = Command::new(program);
@@ -190,7 +190,7 @@ impl Started {
             Ok(Ok(frame)) => Ok(frame),
             Ok(Err(frame::FrameError::Closed)) => Err(ended),
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("it did not answer within {} s", deadline.as_secs_f32())),
+            Err(_) => Err(format!("no answer within {} s", deadline.as_secs_f32())),
         }
     }
 
@@ -237,7 +237,7 @@ impl Started {
         let refused = match shaken {
             Ok(Ok((manifest, confined))) => return Ok((ProcessLink::new(self, port, confined), manifest)),
             Ok(Err(refused)) => refused,
-            Err(_) => Refused::Other(format!("it said nothing within {} s", deadline.as_secs_f32())),
+            Err(_) => Refused::Other(format!("no `hello` within {} s", deadline.as_secs_f32())),
         };
         let grace = if matches!(refused, Refused::Gone) { GRACE } else { Duration::ZERO };
         let ended = reap(self.child, grace).await;
@@ -273,17 +273,21 @@ async fn shake_hands(
         match frame.kind {
             FrameKind::Hello if frame.status == status::OK => {
                 let hello: AdapterHello = serde_json::from_slice(&frame.payload)
-                    .map_err(|error| Refused::Other(format!("its hello cannot be read: {error}")))?;
+                    .map_err(|error| Refused::Other(format!("the `hello` cannot be read: {error}")))?;
                 if hello.protocol != PROTOCOL {
-                    return Err(Refused::Other(format!("it speaks frames {}, this host {PROTOCOL}", hello.protocol)));
+                    return Err(Refused::Other(format!(
+                        "the program uses frame protocol {}, but this host uses {PROTOCOL}",
+                        hello.protocol
+                    )));
                 }
                 return Ok((hello.manifest, confined));
             }
             FrameKind::Hello => {
                 let error = serde_json::from_slice(&frame.payload);
-                return Err(
-                    error.map_or_else(|_| Refused::Other("it refused without a reason".to_owned()), Refused::Load)
-                );
+                return Err(error.map_or_else(
+                    |_| Refused::Other("the program refused without a reason".to_owned()),
+                    Refused::Load,
+                ));
             }
             FrameKind::Log => {
                 tell_record(&frame, port);
@@ -395,7 +399,7 @@ impl AdapterLink for ProcessLink {
         Box::pin(async move {
             match closed.wait_for(Option::is_some).await {
                 Ok(why) => why.clone().unwrap_or_default(),
-                Err(_) => "its process ended".to_owned(),
+                Err(_) => "the process ended".to_owned(),
             }
         })
     }
@@ -485,7 +489,7 @@ async fn read_in(
             }
             FrameKind::Call => {
                 if out.capacity() == 0 {
-                    return Some("it reads no answers".to_owned());
+                    return Some("the process does not read its answers".to_owned());
                 }
                 port.call(&frame.method, frame.payload, reply_to(frame.id, out.clone()));
             }
@@ -537,12 +541,12 @@ async fn with_last_words(ended: String, said: Option<tokio::task::JoinHandle<Str
     // Another process may hold the error output open for long.
     let last = tokio::time::timeout(GRACE, said).await.ok().and_then(Result::ok).unwrap_or_default();
     let last = one_line(&last, LAST_WORDS_CHARS_MAX);
-    if last.is_empty() { ended } else { format!("{ended}; its last words: {last}") }
+    if last.is_empty() { ended } else { format!("{ended}; last output: {last}") }
 }
 
 /// Waits up to `grace` for the child to exit, kills its whole group, and returns its end in words.
 async fn reap(mut child: Child, grace: Duration) -> String {
-    let Some(pid) = Pid::from_raw(child.id().cast_signed()) else { return "its process ended".to_owned() };
+    let Some(pid) = Pid::from_raw(child.id().cast_signed()) else { return "the process ended".to_owned() };
     if !grace.is_zero() {
         // NOWAIT keeps the process id reserved. The kill below happens in any case, and also ends this wait.
         let own_end = move || rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
@@ -555,15 +559,15 @@ async fn reap(mut child: Child, grace: Duration) -> String {
     let _ = child.kill();
     match tokio::task::spawn_blocking(move || child.wait()).await {
         Ok(Ok(status)) => ended(status),
-        _ => "its process ended".to_owned(),
+        _ => "the process ended".to_owned(),
     }
 }
 
 fn ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(code), _) => format!("its process exited with {code}"),
-        (_, Some(signal)) => format!("its process was killed by signal {signal}"),
-        _ => "its process ended".to_owned(),
+        (Some(code), _) => format!("the process exited with code {code}"),
+        (_, Some(signal)) => format!("the process was killed by signal {signal}"),
+        _ => "the process ended".to_owned(),
     }
 }
 
@@ -578,7 +582,7 @@ mod tests {
         // More bytes than the socket buffer holds.
         let question = Frame::call(1, "check_config", vec![b' '; 4 * 1024 * 1024]);
         let refused = child.ask(Some(question), Duration::from_millis(50)).await.unwrap_err();
-        assert_eq!(refused, "it did not answer within 0.05 s");
+        assert_eq!(refused, "no answer within 0.05 s");
     }
 
     #[tokio::test]
@@ -587,6 +591,6 @@ mod tests {
         let command = command.map(OsString::from).to_vec();
         let child = start(&ChildSpec { command, env: Vec::new(), folder: None }).await.unwrap();
         let refused = child.ask(None, Duration::from_secs(60)).await.unwrap_err();
-        assert_eq!(refused, "its process exited with 127; its last words: symbol x is missing");
+        assert_eq!(refused, "the process exited with code 127; last output: symbol x is missing");
     }
 }

@@ -239,7 +239,7 @@ fn run(file: &Path, records: Vec<Frame>) -> ExitCode {
         _ => None,
     };
     let Some(hello) = hello.filter(|hello| hello.protocol == PROTOCOL) else {
-        eprintln!("{SUBCOMMAND} is started by hermes-host, which speaks to it through its standard input");
+        eprintln!("{SUBCOMMAND} must be started by hermes-host, which communicates over its standard input");
         return ExitCode::from(EXIT_USAGE);
     };
     let out = Arc::new(Outbox::default());

@@ -54,13 +54,13 @@ async fn asked_or_kept(admitted: &Admitted, settings: &AdapterSettings) -> Resul
     }
     let bad = |why: String| LoadError::BadManifest { path: path.to_owned(), why };
     if report.schema.len() > SCHEMA_BYTES_MAX {
-        return Err(bad(format!("its config schema has more than {SCHEMA_BYTES_MAX} bytes")));
+        return Err(bad(format!("its config schema is larger than {SCHEMA_BYTES_MAX} bytes")));
     }
     let schema: Value =
-        serde_json::from_str(&report.schema).map_err(|error| bad(format!("its config schema is no JSON: {error}")))?;
+        serde_json::from_str(&report.schema).map_err(|error| bad(format!("its config schema is not JSON: {error}")))?;
     if let Err(error) = files::private_folder(&folder).and_then(|()| fs::write(&kept, &report.schema)) {
         // The next call asks the library again.
-        tracing::debug!(target: "plugins", "the schema of {} is not kept: {error}", path.display());
+        tracing::debug!(target: "plugins", "the schema of {} cannot be cached: {error}", path.display());
     }
     Ok(schema)
 }
@@ -94,7 +94,7 @@ pub async fn judge(
     }
     let question = Frame::call(1, "check_config", config.to_string().into_bytes());
     if !question.fits() {
-        let why = "its section is larger than a frame holds; make it smaller".to_owned();
+        let why = "the section is too large for a frame; make it smaller".to_owned();
         return Err(LoadError::ProcessFailed { instance: path.display().to_string(), why });
     }
     let report = ask("--values", Some(question), &admitted.path, &admitted, settings).await?;
@@ -134,9 +134,9 @@ pub(super) async fn ask(
     let failed = |why: String| LoadError::ProbeFailed { path: origin.to_owned(), why };
     let frame = child.ask(question, settings.probe).await.map_err(failed)?;
     if frame.kind != FrameKind::Reply {
-        return Err(failed("it answered something else".to_owned()));
+        return Err(failed("the answer has the wrong type".to_owned()));
     }
-    serde_json::from_slice(&frame.payload).map_err(|error| failed(format!("its answer cannot be read: {error}")))
+    serde_json::from_slice(&frame.payload).map_err(|error| failed(format!("the answer cannot be read: {error}")))
 }
 
 /// Returns the arguments of every runner: the host's process id, the original file, the copy to open.
@@ -164,7 +164,7 @@ pub(super) fn own_keys(path: &Path, schema: &Value) -> Result<(), LoadError> {
     if reserved.is_empty() {
         return Ok(());
     }
-    let why = format!("its config schema uses keys of the host: {}", reserved.join(", "));
+    let why = format!("its config schema uses reserved keys of the host: {}", reserved.join(", "));
     Err(LoadError::BadManifest { path: path.to_owned(), why })
 }
 
@@ -176,7 +176,7 @@ pub(super) fn named_keys(path: &Path, manifest: &Manifest, schema: &Value) -> Re
     }
     let keys = astray.join(", ");
     let why = format!(
-        "it names keys that its configuration does not have: {keys}; a secret under another key would be shown as it is"
+        "it names keys that its config schema does not have: {keys}; a secret under another key would not be masked"
     );
     Err(LoadError::BadManifest { path: path.to_owned(), why })
 }
@@ -229,7 +229,7 @@ mod tests {
             "required": ["token"],
         });
         assert!(problems(&schema, &json!({"token": "x", "port": null})).is_empty());
-        assert_eq!(problems(&schema, &Value::Null), ["needs the key `token`"]);
+        assert_eq!(problems(&schema, &Value::Null), ["requires the key `token`"]);
         let told = problems(&schema, &json!({"prot": 1, "port": "x", "token": "x"}));
         assert_eq!(told, ["prot: unknown key; did you mean port?", "port: must be an integer, not a string"]);
     }

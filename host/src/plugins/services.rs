@@ -149,7 +149,7 @@ impl InstancePort {
             return Ok(());
         }
         let why = if named { "the operator has not granted it" } else { "the manifest does not name it in `uses`" };
-        Err(CallError::new("not_granted", format!("{method} is not open to {}: {why}", self.plan.instance)))
+        Err(CallError::new("not_granted", format!("{method} is not allowed for {}: {why}", self.plan.instance)))
     }
 
     fn lock_credential(&self, payload: &[u8], reply: Reply) {

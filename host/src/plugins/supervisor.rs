@@ -170,7 +170,7 @@ impl Supervisor {
                 self.maker.stuck.store(true, Ordering::Relaxed);
                 tracing::error!(
                     target: "plugins", instance = %self.shared().instance,
-                    "it did not end by its deadline; its next start is in a process of its own"
+                    "the instance did not stop by its deadline; the next start uses a process"
                 );
                 if !matches!(step, Step::Fatal { .. }) {
                     self.apply(AdapterChange::Overdue);
@@ -371,7 +371,7 @@ impl Supervisor {
                         // The adapter has no receive loop of its own.
                         status::UNSUPPORTED => {}
                         _ => return match born.retry_if_in_use(connected(&life, method::RUN, answer)) {
-                            Step::Up => Step::Again(Lost::because("its receive loop ended")),
+                            Step::Up => Step::Again(Lost::because("the receive loop ended")),
                             other => other,
                         },
                     }
@@ -381,7 +381,7 @@ impl Supervisor {
                         let state = link.borrow_and_update().clone();
                         self.report(state);
                     }
-                    Err(_) => return Step::Broken { reason: "its port is gone".to_owned() },
+                    Err(_) => return Step::Broken { reason: "the host port is closed".to_owned() },
                 },
                 step = &mut pulse => return step,
             }
@@ -399,7 +399,7 @@ impl Supervisor {
         shared.told().forget_refusal();
         shared.judged.send_replace((wanted.start, None));
         let version = &born.manifest.version;
-        tracing::info!(target: "plugins", instance = %shared.instance, version, "replaced without a gap");
+        tracing::info!(target: "plugins", instance = %shared.instance, version, "replaced without interruption");
         replace::drain(&mut self.draining, &self.maker, old);
     }
 
@@ -474,9 +474,9 @@ impl Supervisor {
         let jitter = getrandom::u64().unwrap_or(0);
         let wait_ms = backoff.delay_ms(failures, jitter).max(lost.after_ms.unwrap_or(0).min(WAIT_MS_MAX));
         if shared.told().is_worth_a_line(&reason, settings.clock.now_ms()) {
-            tracing::warn!(target: "plugins", instance = %shared.instance, wait_ms, failures, "no link: {reason}");
+            tracing::warn!(target: "plugins", instance = %shared.instance, wait_ms, failures, "not connected: {reason}");
         } else {
-            tracing::debug!(target: "plugins", instance = %shared.instance, wait_ms, failures, "no link: {reason}");
+            tracing::debug!(target: "plugins", instance = %shared.instance, wait_ms, failures, "not connected: {reason}");
         }
         let next_try_ms = settings.clock.now_ms().saturating_add_unsigned(wait_ms);
         self.apply(AdapterChange::Lost { reason, next_try_ms });

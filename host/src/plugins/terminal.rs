@@ -217,7 +217,7 @@ impl Terminals {
         let is_free = |chat: &&String| !seats.taken.contains_key(*chat);
         let chat = match wanted {
             Some(chat) if seats.taken.contains_key(chat) => {
-                return Err("that conversation is open in another terminal; leave it there first".to_owned());
+                return Err("this conversation is open in another terminal; exit that terminal first".to_owned());
             }
             Some(chat) => Some(chat.to_owned()),
             None => {
@@ -226,7 +226,7 @@ impl Terminals {
             }
         };
         let Some(chat) = chat else {
-            return Err(format!("{} terminals are attached already; leave one and try again", all.len()));
+            return Err(format!("{} terminals are already attached; exit one and try again", all.len()));
         };
         seats.taken.insert(chat.clone(), None);
         drop(seats);

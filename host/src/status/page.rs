@@ -42,7 +42,7 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
         [] => String::new(),
         warnings => {
             let items: String = warnings.iter().map(|warning| format!("<li>{}</li>", text(warning))).collect();
-            format!("<h2>Worth knowing</h2><ul class=\"warnings\">{items}</ul>")
+            format!("<h2>Warnings</h2><ul class=\"warnings\">{items}</ul>")
         }
     };
     format!(
@@ -51,7 +51,7 @@ pub fn render(status: &StatusJson, now_ms: i64) -> String {
          <link rel=\"stylesheet\" href=\"/status.css\"></head><body><main>\
          <header><h1>hermes-host</h1><p><span class=\"state {class}\">{state}</span> for {since}</p></header>\
          <dl class=\"numbers\">{numbers}</dl>{agent}<h2>Adapters</h2>{adapters}{warnings}\
-         <footer>version {version} · process {pid} · {home} · answered by {answers}{proxy}</footer></main></body></html>\n",
+         <footer>version {version} · process {pid} · {home} · agent {answers}{proxy}</footer></main></body></html>\n",
         state = text(&host.state),
         class = class(&host.state),
         since = span(now_ms - host.since),
@@ -86,7 +86,7 @@ fn row(adapter: &AdapterStatus, now_ms: i64) -> String {
         notes.push(format!("{} held", adapter.held));
     }
     if let Some(next) = adapter.next_try {
-        notes.push(format!("next try in {}", span(next - now_ms)));
+        notes.push(format!("next attempt in {}", span(next - now_ms)));
     }
     for part in [&adapter.isolation, &adapter.guarantee] {
         if !part.is_empty() {
@@ -94,7 +94,7 @@ fn row(adapter: &AdapterStatus, now_ms: i64) -> String {
         }
     }
     if adapter.upstream_ignored {
-        notes.push("its word about senders is ignored".to_owned());
+        notes.push("its sender claims are not trusted".to_owned());
     }
     let mut html = String::new();
     // Writing into a `String` cannot fail.

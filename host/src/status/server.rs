@@ -42,7 +42,7 @@ pub trait StatusSource: Send + Sync + 'static {
 pub enum BindError {
     /// Another program uses the port.
     #[error(
-        "[host] status: {address} is in use by {holder}; end that program, or write another address or \"\" into [host] status"
+        "[host] status: {address} is in use by {holder}; end that program, or set `status` to another address or \"\""
     )]
     InUse {
         /// The address.
@@ -51,7 +51,7 @@ pub enum BindError {
         holder: String,
     },
     /// The system refused.
-    #[error("[host] status: {address} cannot be used ({source}); write another address or \"\" into [host] status")]
+    #[error("[host] status: {address} cannot be used ({source}); set `status` to another address or \"\"")]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -118,11 +118,14 @@ async fn guard(
     let for_people = matches!(request.uri().path(), "/" | "/status.css");
     let local = peer.0.ip().to_canonical().is_loopback();
     if (for_people || shared.at_home) && !names_loopback(request.headers().get(header::HOST)) {
-        return (StatusCode::FORBIDDEN, "this listener answers to 127.0.0.1, [::1] and localhost only\n")
+        return (StatusCode::FORBIDDEN, "this listener accepts only requests to 127.0.0.1, [::1] and localhost\n")
             .into_response();
     }
     if for_people && !local {
-        return (StatusCode::FORBIDDEN, "the page is for this machine only; /metrics, /healthz and /readyz are here\n")
+        return (
+            StatusCode::FORBIDDEN,
+            "the status page is available only on this machine; /metrics, /healthz and /readyz are available here\n",
+        )
             .into_response();
     }
     let mut response = next.run(request).await;
@@ -185,7 +188,7 @@ async fn healthy(State(shared): State<Shared>) -> Response {
 async fn ready(State(shared): State<Shared>) -> Response {
     match status(&shared).await {
         Some(StatusJson { host: HostStatus { trouble: Some(trouble), .. }, .. }) => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("nothing can be stored: {trouble}\n")).into_response()
+            (StatusCode::SERVICE_UNAVAILABLE, format!("the store cannot write: {trouble}\n")).into_response()
         }
         Some(status) if status.host.state == "online" => match reachable(&status) {
             // The host accepts messages and commands also while the model's endpoint fails. A restart would not help.
@@ -217,7 +220,7 @@ fn reachable(status: &StatusJson) -> Result<String, String> {
         (false, true) => Ok(told(&online)),
         // The monitor needs each adapter that is offline.
         (false, false) => Ok(format!("{}; {}", told(&online), told(&others))),
-        (true, true) => Ok("no adapter is meant to run".to_owned()),
+        (true, true) => Ok("no adapter is enabled".to_owned()),
         (true, false) => Err(format!("no adapter is online: {}", told(&others))),
     }
 }
@@ -247,7 +250,7 @@ mod tests {
             page.contains("<strong>tele&lt;b&gt;</strong><span class=\"state fair\">reconnecting</span>"),
             "{page}"
         );
-        assert!(page.contains("the link &lt;is&gt; down") && page.contains("next try in 5 s"), "{page}");
+        assert!(page.contains("the link &lt;is&gt; down") && page.contains("next attempt in 5 s"), "{page}");
         assert!(!page.contains("secret-key") && !page.contains("<script"), "{page}");
         let style = world.get("/status.css", "127.0.0.1:8640").await;
         assert!(style.contains("content-type: text/css") && style.contains("--good"));
@@ -325,7 +328,10 @@ mod tests {
         assert!(world.get("/", "localhost").await.contains("to 10.0.0.7 &lt;x&gt;"));
         world.state.lock().unwrap().host.trouble = Some("the disk is full".to_owned());
         let ready = world.get("/readyz", "localhost").await;
-        assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("stored: the disk is full\n"), "{ready}");
+        assert!(
+            ready.starts_with("HTTP/1.1 503") && ready.ends_with("the store cannot write: the disk is full\n"),
+            "{ready}"
+        );
         assert!(world.get("/metrics", "localhost").await.contains("\nhermes_store_failing 1\n"));
         assert!(world.get("/healthz", "localhost").await.starts_with("HTTP/1.1 200"));
     }
@@ -347,7 +353,7 @@ mod tests {
             assert!(world.get("/readyz", "localhost").await.starts_with(answer), "{state}");
         }
         world.state.lock().unwrap().adapters.clear();
-        assert!(world.get("/readyz", "localhost").await.ends_with("ready: no adapter is meant to run\n"));
+        assert!(world.get("/readyz", "localhost").await.ends_with("ready: no adapter is enabled\n"));
     }
 
     #[tokio::test]

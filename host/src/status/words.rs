@@ -277,7 +277,7 @@ impl AgentStatus {
                 let turns = counted(self.consecutive_failures, "failed turn");
                 Some(format!("the agent has been failing for {since} ({turns}, last: {kind})"))
             }
-            "waiting" => Some(format!("the model has given no sign for {since}")),
+            "waiting" => Some(format!("the model has not responded for {since}")),
             _ => None,
         }
     }

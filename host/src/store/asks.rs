@@ -83,7 +83,7 @@ impl Store {
             if first(flies, [delivery.0], |_| Ok(()))?.is_some() {
                 return Err(Fault::conflict(format_args!("delivery {delivery}")));
             }
-            outbox::abandon(db, delivery, "its question is over", now_ms)
+            outbox::abandon(db, delivery, "the question is closed", now_ms)
         })
         .await
     }

@@ -10,34 +10,34 @@ use rusqlite::ErrorCode;
 #[non_exhaustive]
 pub enum StoreError {
     /// A row was not in the expected state; nothing was changed. A bug of the host.
-    #[error("{what} is not in the state this change starts from")]
+    #[error("{what} is not in the state that this change requires")]
     Conflict {
         /// The row.
         what: String,
     },
     /// The operator retries a delivery whose question is closed, so no caller waits for the answer.
     #[error(
-        "delivery {delivery} asks a question that is over, and nobody waits for its answer; what still needs one is \
-         asked anew by whoever needs it"
+        "delivery {delivery} contains a question that is closed, so it is not sent again; an open need is asked in a \
+         new question"
     )]
     QuestionOver {
         /// The delivery.
         delivery: DeliveryId,
     },
     /// The user chose the title of another session.
-    #[error("another session is already called {title:?}; choose another title")]
+    #[error("another session is already named {title:?}; choose another title")]
     TitleTaken {
         /// The title.
         title: String,
     },
     /// The user chose a title that is too long.
-    #[error("a title has at most {chars_max} characters")]
+    #[error("the title is longer than {chars_max} characters; choose a shorter one")]
     TitleTooLong {
         /// Limit in characters.
         chars_max: usize,
     },
     /// The adapter stores more values than it may.
-    #[error("there are {max} {what} already, and no room for another; delete some first")]
+    #[error("the limit of {max} {what} is reached; delete some first")]
     TooMany {
         /// Kind of the stored values.
         what: String,
@@ -45,7 +45,7 @@ pub enum StoreError {
         max: u32,
     },
     /// The author of an adapter: it keeps more bytes than it may.
-    #[error("the {what} would have more than {} MiB; delete some first", bytes_max >> 20)]
+    #[error("the {what} would exceed {} MiB; delete some first", bytes_max >> 20)]
     TooLarge {
         /// The values that are too large together.
         what: String,
@@ -59,13 +59,13 @@ pub enum StoreError {
         what: String,
     },
     /// The disk is full. The request was not stored; later ones are tried again.
-    #[error("the disk under {path:?} is full; free some space, the host goes on by itself")]
+    #[error("the disk of {path:?} is full; free some space, then the host continues automatically")]
     DiskFull {
         /// The database.
         path: PathBuf,
     },
     /// The disk or its file system failed.
-    #[error("the disk under {path:?} fails ({detail}); check it, the host keeps trying")]
+    #[error("the disk of {path:?} fails ({detail}); check the disk, the host keeps retrying")]
     Disk {
         /// The database.
         path: PathBuf,
@@ -74,8 +74,8 @@ pub enum StoreError {
     },
     /// A file of the database was deleted or replaced while the host runs.
     #[error(
-        "{path:?} was deleted or replaced while the host runs; move it back, or restart the host to work with the \
-         files that are there"
+        "{path:?} was deleted or replaced while the host is running; move it back, or restart the host to use the \
+         current files"
     )]
     Gone {
         /// The file.
@@ -83,8 +83,8 @@ pub enum StoreError {
     },
     /// The database file is empty.
     #[error(
-        "{path:?} is empty (0 bytes), so its content is lost; put a copy back, the newest is {copy}, or remove the file \
-         to begin with a new database"
+        "{path:?} is empty (0 bytes), so its content is lost; restore a copy, the newest is {copy}, or remove the \
+         file to start with a new database"
     )]
     Empty {
         /// The database.
@@ -93,13 +93,13 @@ pub enum StoreError {
         copy: String,
     },
     /// Another process has locked the database.
-    #[error("another process holds {path:?}; end whatever opened it besides hermes-host")]
+    #[error("another process has locked {path:?}; end the process that opened it")]
     Busy {
         /// The database.
         path: PathBuf,
     },
     /// The file is damaged.
-    #[error("{path:?} is damaged ({detail}); move it away and put a copy back, the newest is {copy}")]
+    #[error("{path:?} is damaged ({detail}); move it away and restore a copy, the newest is {copy}")]
     Corrupt {
         /// The database.
         path: PathBuf,
@@ -110,7 +110,8 @@ pub enum StoreError {
     },
     /// A newer hermes-host wrote the file.
     #[error(
-        "{path:?} has schema {found}, this hermes-host knows {known}; run the newer version, or put back the copy {copy}"
+        "{path:?} has schema {found}, but this hermes-host supports {known}; run the newer version, or restore the \
+         copy {copy}"
     )]
     NewerSchema {
         /// The database.
@@ -137,7 +138,7 @@ pub enum StoreError {
         detail: String,
     },
     /// A migration failed; the file is unchanged.
-    #[error("cannot bring {path:?} to schema {to} ({detail}); nothing was changed")]
+    #[error("cannot migrate {path:?} to schema {to} ({detail}); nothing was changed")]
     Migration {
         /// The database.
         path: PathBuf,
@@ -150,7 +151,7 @@ pub enum StoreError {
     #[error("the store is closed")]
     Closed,
     /// The statement or the stored value is invalid. A bug of the host.
-    #[error("the store refused a request ({detail}); this is a fault of hermes-host")]
+    #[error("the store rejected a request ({detail}); this is a bug of hermes-host, please report it")]
     Internal {
         /// Error of SQLite.
         detail: String,

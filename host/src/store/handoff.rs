@@ -243,7 +243,7 @@ fn still(db: &Connection, session: &SessionId, claim: HandoffClaim) -> Outcome<H
     let row = known(db, session)?;
     match row.claim() == claim {
         true => Ok(row),
-        false => Err(Fault::conflict(format_args!("handoff of session {session}: another one took its place"))),
+        false => Err(Fault::conflict(format_args!("handoff of session {session}: replaced by another handoff"))),
     }
 }
 
@@ -464,7 +464,7 @@ pub(super) fn turn_ended(
     match (&row.state, error) {
         (HandoffState::Running { .. }, None) => judge(db, &row, now_ms),
         (HandoffState::Running { .. }, Some(error)) => {
-            let why = format!("the agent failed there ({})", excerpt(error));
+            let why = format!("the agent failed in the new chat ({})", excerpt(error));
             let why = end_badly(db, &row, HandoffChange::Refused { why }, now_ms)?;
             abandon_unseen(db, &row, &why, now_ms)
         }

@@ -56,7 +56,7 @@ pub(super) fn open(path: &Path, clock: Arc<dyn Clock>, settings: Settings) -> Re
     })?;
     let writer = Writer::start(db, path.to_owned()).map_err(|error| StoreError::Open {
         path: path.to_owned(),
-        detail: format!("no thread to write with: {error}"),
+        detail: format!("the writer thread cannot be started: {error}"),
     })?;
     let store = Store {
         inner: Arc::new(Inner {
@@ -134,7 +134,7 @@ fn begin_epoch(db: &Connection, now_ms: i64) -> Outcome<(Epoch, String)> {
 fn check(db: &Connection, path: &Path) -> Result<()> {
     let bytes = std::fs::metadata(path).map(|file| file.len()).unwrap_or(u64::MAX);
     if bytes >= CHECKED_BYTES_MAX {
-        tracing::info!(bytes, "store: the file is too large to be checked at start");
+        tracing::info!(bytes, "store: database too large for the integrity check at startup");
         return Ok(());
     }
     match migrate::damage(db) {
@@ -151,7 +151,7 @@ pub(super) fn finish(db: &Connection) -> Outcome<()> {
     db.execute("UPDATE host SET clean_shutdown = 1", [])?;
     // A failure of the rest is harmless: the data is safe, and the next start works without it.
     if let Err(error) = db.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);") {
-        tracing::warn!(%error, "store: the file could not be tidied up at the end");
+        tracing::warn!(%error, "store: final optimization of the database failed");
     }
     Ok(())
 }

@@ -60,7 +60,7 @@ impl Store {
             Ok(()) if matches!(before, Some(StoreError::Gone { .. })) => drop(self.trouble().await),
             Ok(()) => {}
             Err(error) if before.as_ref() != Some(&error) => {
-                tracing::error!(%error, "store: nothing is stored, and no message is taken");
+                tracing::error!(%error, "store: the database is unavailable, so no messages are accepted");
                 self.inner.writer.failed(&error);
             }
             Err(_) => {}

@@ -37,7 +37,7 @@ impl Readers {
             let spawned =
                 std::thread::Builder::new().name(format!("store-reader-{n}")).spawn(move || serve(&db, &questions));
             if let Err(error) = spawned {
-                return Err(StoreError::Open { path, detail: format!("no thread to read with: {error}") });
+                return Err(StoreError::Open { path, detail: format!("a reader thread cannot be started: {error}") });
             }
         }
         Ok(Self { queue, path })

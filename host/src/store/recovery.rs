@@ -130,7 +130,7 @@ fn recover(db: &Connection, nonce: &str, epoch: Epoch, now_ms: i64) -> Outcome<L
     drafts::recover(db, nonce, now_ms)?;
     tasks::recover(db, epoch, now_ms)?;
     if turns + parts > 0 {
-        tracing::info!(turns, parts, now_ms, "store: took over what an earlier life of the host left behind");
+        tracing::info!(turns, parts, now_ms, "store: took over the claims of the previous run");
     }
     let last = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0));
     Ok(Left {

@@ -190,7 +190,7 @@ pub(super) fn read(row: &Row<'_>) -> Outcome<SessionRow> {
 fn read_settings(row: &Row<'_>) -> Outcome<SessionSettings> {
     let Some(written) = row.get::<_, Option<String>>(5)? else { return Ok(SessionSettings::default()) };
     Ok(serde_json::from_str(&written).unwrap_or_else(|error| {
-        tracing::warn!(%error, "the settings of a session cannot be read; it is as the configuration says");
+        tracing::warn!(%error, "unreadable settings of a session, using the configuration");
         SessionSettings::default()
     }))
 }

@@ -95,7 +95,7 @@ pub(super) fn readable<T>(
         Ok(value) => Ok(Some(value)),
         Err(fault) if fault.is_of_one_row() => {
             let row = row.get::<_, i64>(id).unwrap_or_default();
-            tracing::warn!(row, ?fault, "store: a damaged {what} is left out");
+            tracing::warn!(row, ?fault, "store: damaged {what} skipped");
             Ok(None)
         }
         Err(fault) => Err(fault),

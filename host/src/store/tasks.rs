@@ -49,7 +49,7 @@ const SWEPT_MAX: u32 = 500;
 const STOPPED: &str = "it was stopped";
 
 /// Reason of a task whose turn the host could not begin.
-const CUT_OFF: &str = "the host ended before it had begun";
+const CUT_OFF: &str = "the host ended before the task started";
 
 impl Store {
     /// Creates a task, with its subscriber in the same transaction.
@@ -233,7 +233,9 @@ impl Store {
                     params![task, session.0, from, upto],
                 )?;
                 if moved != 1 {
-                    return Err(Fault::conflict(format_args!("what session {session} was told of task {task}")));
+                    return Err(Fault::conflict(format_args!(
+                        "the notifications of session {session} about task {task}"
+                    )));
                 }
             }
             let delivery = telling.delivery.as_ref().map(|owed| outbox::insert(db, &nonce, owed, None)).transpose()?;

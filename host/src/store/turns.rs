@@ -124,7 +124,7 @@ pub(super) fn start(db: &Connection, admit: &Admit) -> Outcome<TurnId> {
         handoff::bind_born(db, route, admit.now_ms)?;
     }
     if handoff::is_leased(db, session, &admit.inbox)? {
-        return Err(Fault::conflict(format_args!("session {session}, which is being handed over")));
+        return Err(Fault::conflict(format_args!("session {session}, which is being handed off,")));
     }
     let inserted = change(
         db,

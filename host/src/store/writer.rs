@@ -300,7 +300,7 @@ impl Desk {
     fn given_up(&self) -> StoreError {
         StoreError::Disk {
             path: self.path.clone(),
-            detail: "the transaction of a neighbouring request was given up".to_owned(),
+            detail: "another request of the same transaction failed".to_owned(),
         }
     }
 

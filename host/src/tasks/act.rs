@@ -119,12 +119,12 @@ pub(super) async fn arrow(host: &Host, by: &By, task: &str, change: TaskChange, 
 /// Returns the error for a task that does not exist or that the caller may not see.
 pub fn no_such(task: &str, near: Option<&str>) -> String {
     let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-    format!("there is no such task {}{near}", echo(task))
+    format!("there is no task {}{near}", echo(task))
 }
 
 /// Returns the error for the beginning of an id that several tasks share.
 pub fn several(task: &str, ids: &[String]) -> String {
-    format!("several tasks begin with {} ({}); write more of the id", echo(task), ids.join(", "))
+    format!("several task ids begin with {} ({}); give more of the id", echo(task), ids.join(", "))
 }
 
 /// Prepares text for storage: without control characters and secrets, and cut at the limit.
@@ -135,7 +135,7 @@ pub(super) fn plain(host: &Host, text: &str) -> String {
 }
 
 fn not_written(error: StoreError) -> String {
-    format!("it is not written ({error})")
+    format!("it could not be saved ({error})")
 }
 
 async fn create(
@@ -148,9 +148,11 @@ async fn create(
 ) -> Result<Value, String> {
     let title = one_line(&plain(host, &title), TITLE_CHARS_MAX);
     if title.is_empty() {
-        return Err("a task needs a title that can be shown".to_owned());
+        return Err("a task needs a title with visible characters".to_owned());
     }
-    let Some(session) = context.session_id.clone() else { return Err("no conversation makes this task".to_owned()) };
+    let Some(session) = context.session_id.clone() else {
+        return Err("a task can only be created in a conversation".to_owned());
+    };
     let timeout = timeout.unwrap_or(TIMEOUT);
     let new = NewTask {
         id: new_id(&*host.chance),
@@ -178,15 +180,18 @@ async fn create(
 
 /// The refusal of a task that would run by itself and is created in the background: such tasks could create each other
 /// without end.
-const BESIDE: &str = "what runs beside a conversation makes nothing that runs by itself; do it yourself, or make the task \
-     without \"run\"";
+const BESIDE: &str = "a background turn cannot create a task that runs by itself; do it yourself, or create the task without \
+     \"run\"";
 
 /// Lets the host do a task: its turn begins as soon as one may.
 async fn begin(host: &Arc<Host>, context: &TurnContext, mut new: NewTask) -> Result<Made, String> {
     if let Some(why) = host.takes_nothing() {
         return Err(why.to_owned());
     }
-    let chat = context.chat.clone().ok_or("nobody has a chat here in which the host could work; do it yourself")?;
+    let chat = context
+        .chat
+        .clone()
+        .ok_or("this conversation has no chat in which the host could run the task; do it yourself")?;
     if let Some(row) = host.store.session(&new.session).await.map_err(not_written)?
         && wakes::beside(host, &row).await.is_some()
     {
@@ -240,7 +245,7 @@ async fn subscribe(host: &Host, context: &TurnContext, viewer: Viewer, task: &st
     if let (Some(at), Some(session)) = (seat(context), &context.session_id)
         && !host.store.task_subscribe(&row.id, session, at).await.map_err(not_written)?
     {
-        return Err(format!("as many chats as may hear of {} already", row.id));
+        return Err(format!("task {} already has the maximum number of subscribers", row.id));
     }
     Ok(words::short(&row))
 }

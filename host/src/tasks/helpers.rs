@@ -60,7 +60,7 @@ pub async fn began(
     title: &str,
     stop: CancellationToken,
 ) -> Result<String, String> {
-    let session = context.session_id.clone().ok_or("this turn has no session")?;
+    let session = context.session_id.clone().ok_or("tasks are not available: this turn has no session")?;
     let new = NewTask {
         id: new_id(&*host.chance),
         kind: TaskKind::Delegate,
@@ -81,7 +81,7 @@ pub async fn began(
     let refused = match host.store.task_make(new).await {
         Ok(Made::Task(row)) => return Ok(row.id),
         Ok(full) => words::full(&full),
-        Err(error) => format!("it cannot be listed ({error})"),
+        Err(error) => format!("it could not be added to the task list ({error})"),
     };
     host.helpers.locked(|helpers| helpers.remove(&id));
     Err(refused)
@@ -99,7 +99,7 @@ pub async fn ended(host: &Arc<Host>, task: &str, end: Result<String, String>) ->
         Ok(Stepped::Done(_)) => true,
         Ok(_) => false,
         Err(why) => {
-            tracing::warn!(task, why, "the end of what a helper did is not listed; the next start says it crashed");
+            tracing::warn!(task, why, "end of a sub-agent could not be saved; the next start reports it as crashed");
             true
         }
     }
@@ -110,7 +110,7 @@ pub async fn ended(host: &Arc<Host>, task: &str, end: Result<String, String>) ->
 pub(super) async fn taken(host: &Arc<Host>, task: &TaskRow, by: &By) {
     host.helpers.stop(&task.id);
     if by.key.as_ref() == Some(&task.key) {
-        host.until_written("that nobody follows it", || host.store.forget_watch(&task.id)).await;
+        host.until_written("the end of a watch", || host.store.forget_watch(&task.id)).await;
     } else if let Some(text) = over(task) {
         tools::wakes::tell(host, &News { id: task.id.clone(), text, last: true, upto: 0 }).await;
     }
@@ -123,12 +123,12 @@ pub(crate) async fn left(host: &Host, watch: &WatchRow) -> String {
         Ok(FoundTask::Task(row, _)) if row.id == watch.id => Some(row),
         Ok(_) => None,
         Err(error) => {
-            tracing::warn!(id = watch.id, %error, "how a task ended cannot be read");
+            tracing::warn!(id = watch.id, %error, "outcome of a task could not be read");
             None
         }
     };
     let known = task.and_then(|task| over(&task));
-    known.unwrap_or_else(|| format!("What you left in the background ({}): {UNKNOWN_OUTCOME}", watch.what))
+    known.unwrap_or_else(|| format!("The background job that you started ({}): {UNKNOWN_OUTCOME}", watch.what))
 }
 
 /// Describes the end of a delegated task; `None`: its end is not known.
@@ -136,11 +136,11 @@ fn over(task: &TaskRow) -> Option<String> {
     let title = &task.title;
     match &task.state {
         TaskState::Completed { result } => {
-            Some(format!("The task you handed on ({title}) is done. Its result:\n{result}"))
+            Some(format!("The task you delegated ({title}) is done. Its result:\n{result}"))
         }
-        TaskState::GaveUp { why } => Some(format!("The task you handed on ({title}) was not done to its end: {why}")),
+        TaskState::GaveUp { why } => Some(format!("The task you delegated ({title}) was not completed: {why}")),
         TaskState::Blocked { why, .. } => {
-            Some(format!("The task you handed on ({title}) was taken from its helper and waits: {why}"))
+            Some(format!("The task you delegated ({title}) was taken from its sub-agent and is blocked: {why}"))
         }
         _ => None,
     }

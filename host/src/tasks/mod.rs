@@ -104,7 +104,7 @@ pub async fn begun(host: &Host, session: &SessionId) {
     match host.store.task_works(session).await {
         Ok(true) => {}
         Ok(false) => stop_in(host, session).await,
-        Err(error) => tracing::warn!(%session, %error, "whether a task is still to be done cannot be read"),
+        Err(error) => tracing::warn!(%session, %error, "state of a task could not be read"),
     }
 }
 
@@ -118,7 +118,7 @@ pub async fn give_up_in(host: &Arc<Host>, by: &act::By, session: &SessionId, why
     match host.store.task_in(session).await {
         Ok(Some(task)) => give_up(host, by, &task.id, why).await.map(|_| true),
         Ok(None) => Ok(false),
-        Err(error) => Err(format!("whether it is a task cannot be read ({error})")),
+        Err(error) => Err(format!("its task could not be read ({error})")),
     }
 }
 

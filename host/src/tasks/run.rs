@@ -52,8 +52,8 @@ pub(super) fn opening(host: &Host, task: &str, title: &str, body: &str, seat: &S
     let event = Event::message(run_event(task), seat.chat.clone(), seat.sender.clone(), text.clone());
     let event = event.at_ms(host.now_ms());
     let said = format!(
-        "[From the host: you do the task {task} by yourself; nobody can be asked and nobody reads along. Your answer is \
-         its result: complete and short.]\n\n{text}"
+        "[System: you are running task {task} unattended; there is no user to ask. Your answer is the result of the \
+         task: make it complete and short.]\n\n{text}"
     );
     (event, vec![Message::user(said)])
 }

@@ -37,7 +37,7 @@ pub async fn tell_for_ever(host: Arc<Host>) {
             return;
         }
         if let Err(error) = tell_all(&host).await {
-            tracing::warn!(%error, "what happened to tasks is not told yet; it is tried again with the minute");
+            tracing::warn!(%error, "task events could not be reported; retrying within a minute");
         }
     }
 }
@@ -50,7 +50,7 @@ pub async fn minute(host: Arc<Host>) {
                 super::stop(&host, task).await;
             }
         }
-        Err(error) => tracing::warn!(%error, "tasks whose time is over are not taken back; it is tried again"),
+        Err(error) => tracing::warn!(%error, "expired tasks could not be released; retrying"),
     }
     host.tasks.ring();
 }
@@ -64,7 +64,8 @@ pub(super) async fn taken(host: &Arc<Host>, task: &TaskRow, by: &By) {
     };
     let text = host.live().masker.mask(words::taken(task)).into_owned();
     let delivery = compose(host, &work.instance, work.chat, Purpose::Reply, text).await;
-    let owed = host.until_written("that a turn was taken from the host", || host.store.owe(delivery.clone())).await;
+    let owed =
+        host.until_written("the notice of a turn taken from the host", || host.store.owe(delivery.clone())).await;
     if let Some(id) = owed {
         host.carry(vec![id], vec![delivery]).await;
     }
@@ -140,7 +141,7 @@ async fn tell(host: &Arc<Host>, together: &[Untold]) -> Result<(), StoreError> {
 /// Skips the events of a subscriber without access.
 async fn tell_nothing(host: &Host, together: &[Untold]) -> Result<(), StoreError> {
     let Some(first) = together.first() else { return Ok(()) };
-    tracing::info!(session = %first.session, "a subscriber of tasks may not speak any more; nothing is told");
+    tracing::info!(session = %first.session, "task subscriber no longer has access; events skipped");
     let telling = Telling { told: told_upto(together), delivery: None, wakes: Vec::new() };
     host.store.task_tell(telling).await.map(drop)
 }

@@ -23,16 +23,16 @@ pub type News<'n> = (&'n TaskRow, &'n TaskEventRow);
 /// Returns the verb of an event, after the name of the task.
 fn happened(event: TaskEvent) -> &'static str {
     match event {
-        TaskEvent::Created => "was made",
-        TaskEvent::Claimed => "was taken on",
+        TaskEvent::Created => "was created",
+        TaskEvent::Claimed => "was claimed",
         TaskEvent::Status => "reports",
         TaskEvent::Blocked => "is blocked",
-        TaskEvent::Unblocked => "can go on",
+        TaskEvent::Unblocked => "is unblocked",
         TaskEvent::Completed => "is completed",
         TaskEvent::GaveUp => "was given up",
         TaskEvent::Crashed => "crashed: the host ended while it ran; it can be claimed again",
         TaskEvent::TimedOut => "ran out of time; it can be claimed again",
-        TaskEvent::Archived => "was put away",
+        TaskEvent::Archived => "was archived",
     }
 }
 
@@ -85,7 +85,7 @@ pub fn wake(news: &[News<'_>]) -> String {
             "" => String::new(),
             said => format!(":\n{said}"),
         };
-        format!("The task {}, which was made in this conversation, {}{said}", named(task), happened(event.event))
+        format!("The task {}, which was created in this conversation, {}{said}", named(task), happened(event.event))
     });
     told.collect::<Vec<_>>().join("\n\n")
 }
@@ -118,12 +118,12 @@ pub fn woken(untold: &[Untold]) -> Vec<(&Untold, Vec<News<'_>>)> {
 pub fn full(made: &Made) -> String {
     match made {
         Made::TooMany(count) => {
-            format!("there are {} already that have not ended; end or archive some first", counted(*count, "task"))
+            format!("there are already {} that have not ended; end or archive some first", counted(*count, "task"))
         }
         Made::TooManyRun(count) => {
-            format!("{} of this person run by themselves already; wait for one to end", counted(*count, "task"))
+            format!("{} of this user already run unattended; wait for one to end", counted(*count, "task"))
         }
-        Made::Task(row) => format!("{} is made", row.id),
+        Made::Task(row) => format!("{} was created", row.id),
     }
 }
 

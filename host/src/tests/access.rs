@@ -110,8 +110,8 @@ fn whoami_tells_everybody_what_they_are_and_only_staff_lets_others_in() {
         assert_eq!(told.contains("/pair"), may, "{told}");
         chat.says("/pair");
         let answer = chat.hears(2).remove(1);
-        assert_eq!(answer.contains("is let in"), may, "{answer}");
-        assert_eq!(answer.contains("/pair is for admins"), !may, "{answer}");
+        assert_eq!(answer.contains("gets access"), may, "{answer}");
+        assert_eq!(answer.contains("/pair is only for admins"), !may, "{answer}");
     }
 }
 

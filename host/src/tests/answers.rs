@@ -39,7 +39,8 @@ fn bare_words_and_commands_answer_no_question_that_nobody_has_seen() {
     hears(&world, &chat, "May I do this?");
     there(&world);
     world.until("both are told", || {
-        (chat.heard().iter().filter(|text| text.contains("was not asked here yet")).count() == 2).then_some(())
+        (chat.heard().iter().filter(|text| text.contains("is older than the approval request")).count() == 2)
+            .then_some(())
     });
     assert_eq!(approvals(&chat), 0, "{:?}", chat.heard());
     chat.says("yes");
@@ -59,7 +60,7 @@ fn what_was_said_before_a_question_was_there_answers_something_older() {
     // The message was delayed and arrives now.
     chat.gives(&chat.event("yes").at_ms(90_000));
     chat.gives(&chat.event("/approve").at_ms(90_000));
-    hears(&world, &chat, "was not asked here yet");
+    hears(&world, &chat, "is older than the approval request");
     assert_eq!(approvals(&chat), 0, "{:?}", chat.heard());
     chat.gives(&chat.event("yes").at_ms(100_000));
     hears(&world, &chat, "approved: once");
@@ -96,7 +97,7 @@ fn a_button_counts_before_the_receipt_of_its_question_and_goes_away_when_that_co
     world.until("its turn goes on", || (runs() == 0).then_some(()));
     assert!(world.platform.edits().is_empty());
     world.platform.gives_receipts();
-    shows(&world, "Approved, this once.");
+    shows(&world, "Approved once.");
     hears(&world, &chat, "approved: once");
     world.settled();
     let edits = world.platform.edits();
@@ -112,13 +113,13 @@ fn a_question_that_is_not_taken_is_told_to_its_turn_at_once_and_is_not_asked_by_
         let chat = world.chat("7");
         world.platform.refuses(RefusalKind::Invalid);
         chat.says("/ask ls");
-        hears(&world, &chat, "denied: the question could not be asked: refused (invalid): no");
+        hears(&world, &chat, "denied: the question could not be sent: refused (invalid): no");
         world.settled();
         let dead = DeliveryFilter { dead: true, ..DeliveryFilter::default() };
         let dead = world.block_on(world.host().store.deliveries(dead)).unwrap();
         let retried = world.block_on(world.host().store.outbox_retry(dead[0].id)).unwrap_err();
         assert_eq!(retried, StoreError::QuestionOver { delivery: dead[0].id });
-        assert!(retried.to_string().contains("asks a question that is over"), "{retried}");
+        assert!(retried.to_string().contains("contains a question that is closed"), "{retried}");
     }
 }
 
@@ -145,7 +146,7 @@ fn an_admin_who_cannot_be_written_to_is_not_asked_again_and_the_turn_hears_so() 
     admin.says("are you there?");
     world.settled();
     ada.says("/danger rm -rf /");
-    hears(&world, &ada, "denied: only an admin may approve this");
+    hears(&world, &ada, "denied: only an admin can approve this");
     admin.says("hello again");
     hears(&world, &admin, "hello again");
     world.settled();
@@ -182,7 +183,7 @@ fn a_late_press_leaves_a_question_as_it_ended_also_after_a_restart() {
     let question = asked(&world, 1);
     let chat = world.chat("7");
     chat.gives(&press(&chat, &question, "once"));
-    shows(&world, "Approved, this once.");
+    shows(&world, "Approved once.");
     world.settled();
     world.crash();
     world.start();
@@ -191,7 +192,7 @@ fn a_late_press_leaves_a_question_as_it_ended_also_after_a_restart() {
         chat.gives(&press(&chat, &question, option));
         world.settled();
     }
-    let ended = |text: &String| text.ends_with("Approved, this once.");
+    let ended = |text: &String| text.ends_with("Approved once.");
     assert!(world.platform.edits().iter().all(|edit| ended(&edit.outgoing.text)), "{:?}", world.platform.edits());
     assert_eq!(world.platform.screen().iter().filter(|text| ended(text)).count(), 1);
     assert_eq!(chat.heard().len(), 2, "{:?}", chat.heard());
@@ -251,12 +252,12 @@ fn of_several_questions_the_newest_is_answered_and_it_is_said_which_it_was_and_h
     chat.hears(3);
     there(&world);
     chat.says("/approve");
-    assert_eq!(chat.hears(4)[3], "Approved, this once.\nThat was: `third`\n2 more questions wait here.");
+    assert_eq!(chat.hears(4)[3], "Approved once.\nThat was: `third`\n2 more questions are open.");
     chat.says("no");
-    assert_eq!(chat.hears(5)[4], "Denied.\nThat was: `second`\nOne more question waits here.");
+    assert_eq!(chat.hears(5)[4], "Denied.\nThat was: `second`\nOne more question is open.");
     chat.says("/approve session");
     let heard = chat.hears(7);
-    let kept = "Approved, this once. An action of this kind cannot be approved for longer.".to_owned();
+    let kept = "Approved once. This kind of action cannot be approved for longer.".to_owned();
     assert!(heard[5..].contains(&kept), "{heard:?}");
     assert!(heard[5..].contains(&"first done, second left, third done".to_owned()), "{heard:?}");
     world.settled();
@@ -279,14 +280,13 @@ fn an_approval_is_said_to_hold_only_for_as_long_as_it_is_kept() {
         heard
     };
     let heard = approves("make".to_owned(), "/approve always");
-    let said =
-        "Approved for this conversation. No further kind of action is kept for always; `/approve forget` makes room.";
+    let said = "Approved for this conversation. The list of permanent approvals is full; `/approve forget` clears it.";
     assert!(heard.contains(&said.to_owned()) && heard.contains(&"approved: session".to_owned()), "{heard:?}");
     for number in 1..APPROVED_KINDS_MAX {
         approves(format!("kind{number}"), "session");
     }
     let heard = approves("another".to_owned(), "session");
-    let said = "Approved, this once. This conversation keeps no further kind of action as approved; `/approve forget` makes room.";
+    let said = "Approved once. The list of approvals for this conversation is full; `/approve forget` clears it.";
     assert!(heard.contains(&said.to_owned()) && heard.contains(&"approved: once".to_owned()), "{heard:?}");
 }
 
@@ -295,12 +295,15 @@ fn a_question_with_too_many_or_with_empty_options_is_refused_and_its_turn_hears_
     let world = with_words();
     let chat = world.chat("7");
     chat.says(&format!("/choose What? | {}", ["Tea"; 11].join(" | ")));
-    assert_eq!(chat.hears(1)[0], "denied: a question has at most 10 options, this one has 11; ask with fewer of them");
+    assert_eq!(
+        chat.hears(1)[0],
+        "denied: a question may have at most 10 options, but this one has 11; use fewer options"
+    );
     chat.says("/choose What? | Tea | | Coffee");
-    let why = "denied: option 2 of the question is empty; ask with words in each of them";
+    let why = "denied: option 2 of the question is empty; give every option a text";
     assert_eq!(chat.hears(2)[1], why);
     chat.says("/ask");
-    assert_eq!(chat.hears(3)[2], "denied: an approval needs the action that is to be done, in words");
+    assert_eq!(chat.hears(3)[2], "denied: an approval request needs a description of the action");
     world.settled();
 }
 
@@ -318,7 +321,7 @@ fn what_is_nearly_an_answer_ends_nothing_and_is_told_the_options_once() {
     asks(1);
     chat.says("milk");
     let told = chat.hears(2)[1].clone();
-    assert!(told.starts_with("That answers nothing") && told.contains("1. Tea\n2. Coffee"), "{told}");
+    assert!(told.starts_with("That didn't match an option") && told.contains("1. Tea\n2. Coffee"), "{told}");
     chat.says("Option 2.");
     hears(&world, &chat, "chosen: Coffee");
     world.settled();

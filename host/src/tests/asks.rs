@@ -95,7 +95,7 @@ fn a_yes_that_is_said_once_more_just_after_it_counted_is_no_message_to_the_agent
     chat.says("yes");
     hears(&world, &chat, "approved: once");
     chat.says("Yes.");
-    hears(&world, &chat, "That was answered, and nothing else is asked.");
+    hears(&world, &chat, "That has already been answered, and no other question is open.");
     let before = chat.heard().len();
     world.passes(Duration::from_secs(11));
     chat.says("yes");
@@ -115,7 +115,7 @@ fn a_pressed_button_answers_a_waiting_turn_and_the_buttons_go_away() {
     assert_eq!(ids, ["once", "session", "deny"], "only admins approve for always");
     chat.gives(&press(&chat, &question, "once"));
     hears(&world, &chat, "approved: once");
-    shows(&world, "Approved, this once.");
+    shows(&world, "Approved once.");
     world.settled();
     let edits = world.platform.edits();
     assert_eq!(edits.len(), 1);
@@ -161,7 +161,10 @@ fn a_press_by_somebody_else_is_answered_truthfully_and_changes_nothing() {
     let question = asked(&world, 1);
     bob.gives(&press(&bob, &question, "once"));
     world.until("bob is told", || {
-        group_heard(&world).iter().any(|text| text.starts_with("This question is somebody else's")).then_some(())
+        group_heard(&world)
+            .iter()
+            .any(|text| text.starts_with("Only the person who was asked can answer this"))
+            .then_some(())
     });
     assert!(world.platform.edits().is_empty(), "it stays open");
     assert_eq!(world.platform.sent().last().unwrap().ephemeral_to.as_deref(), Some("8"));
@@ -169,13 +172,13 @@ fn a_press_by_somebody_else_is_answered_truthfully_and_changes_nothing() {
     let mut elsewhere = press(&ada, &question, "once");
     elsewhere.chat = Chat::dm("7");
     ada.gives(&elsewhere);
-    hears(&world, &ada, "This question is somebody else's");
+    hears(&world, &ada, "Only the person who was asked can answer this");
     ada.gives(&press(&ada, &question, "once"));
     world.until("it goes on", || group_heard(&world).contains(&"approved: once".to_owned()).then_some(()));
     world.settled();
-    let told = group_heard(&world).iter().filter(|text| text.contains("somebody else's")).count();
+    let told = group_heard(&world).iter().filter(|text| text.contains("Only the person who was asked")).count();
     assert_eq!(told, 1, "whoever presses again is not told again");
-    shows(&world, "Approved, this once. (7)");
+    shows(&world, "Approved once. (7)");
 }
 
 #[test]
@@ -202,7 +205,7 @@ fn who_writes_in_the_name_of_a_chat_is_told_to_answer_with_words_since_buttons_a
     assert!(question.1.text.contains("in the name of this chat"), "{}", question.1.text);
     assert!(question.1.text.contains("1. Approve once") && question.1.choices.is_some(), "{}", question.1.text);
     bob.gives(&press(&bob, &question, "once"));
-    is_heard("This question is somebody else's");
+    is_heard("Only the person who was asked can answer this");
     says("yes");
     is_heard("approved: once");
     world.settled();
@@ -213,7 +216,7 @@ fn what_is_dangerous_asks_an_admin_where_a_user_wants_it() {
     let world = with_words();
     let (ada, admin) = (world.chat("7"), world.chat("1"));
     ada.says("/danger rm -rf /");
-    hears(&world, &ada, "denied: only an admin may approve this");
+    hears(&world, &ada, "denied: only an admin can approve this");
     admin.says("hello");
     admin.hears(1);
     ada.says("/danger rm -rf /");
@@ -221,16 +224,16 @@ fn what_is_dangerous_asks_an_admin_where_a_user_wants_it() {
     hears(&world, &admin, "needs your approval");
     there(&world);
     ada.says("/approve");
-    hears(&world, &ada, "Only an admin of this host may approve this");
+    hears(&world, &ada, "Only an admin of this host can approve this");
     let asked = admin.heard().into_iter().find(|text| text.contains("needs your approval")).unwrap();
     assert!(!asked.contains("1. ") && asked.contains("Answer with `/approve`"), "{asked}");
     admin.says("yes");
     hears(&world, &admin, "yes");
     assert!(!ada.heard().iter().any(|text| text.contains("approved")), "a bare word is for the agent");
     admin.says("/approve");
-    hears(&world, &ada, "An admin approved it.");
+    hears(&world, &ada, "An admin approved your request.");
     hears(&world, &ada, "approved: once");
-    hears(&world, &admin, "Approved, this once.");
+    hears(&world, &admin, "Approved once.");
     let before = ada.heard().len();
     ada.says("/danger rm -rf /tmp");
     ada.hears(before + 1);
@@ -247,7 +250,7 @@ fn an_admin_is_asked_where_they_ask() {
     admin.says("/danger rm -rf /");
     let question = asked(&world, 1);
     let at = |what: &str| question.1.text.find(what).unwrap_or_else(|| panic!("{what} in {}", question.1.text));
-    assert!(at("This looks dangerous") < at("rm -rf /\n"), "a long command hides nothing: {}", question.1.text);
+    assert!(at("Potentially dangerous") < at("rm -rf /\n"), "a long command hides nothing: {}", question.1.text);
     admin.gives(&press(&admin, &question, "once"));
     hears(&world, &admin, "approved: once");
     world.settled();
@@ -263,13 +266,13 @@ fn an_approval_that_nobody_gives_in_time_is_refused_and_nothing_counts_as_silenc
     world.passes(s(299));
     world.passes(s(1));
     hears(&world, &chat, "unanswered");
-    shows(&world, "Nobody answered in time, so it is not done.");
+    shows(&world, "Denied, because nobody answered in time.");
     world.settled();
     assert_eq!(chat.heard().len(), 2, "{:?}", chat.heard());
     chat.gives(&press(&chat, &question, "once"));
     world.settled();
     assert_eq!(chat.heard().len(), 2, "{:?}", chat.heard());
-    let ended = "Nobody answered in time, so it is not done.";
+    let ended = "Denied, because nobody answered in time.";
     assert!(world.platform.edits().iter().all(|edit| edit.outgoing.text.ends_with(ended)), "it ended once");
 }
 
@@ -278,7 +281,7 @@ fn stopping_or_beginning_anew_frees_a_turn_that_waits_for_a_person() {
     let world = with_buttons();
     let chat = world.chat("7");
     for (number, (order, said)) in
-        [("/stop", "Stopped."), ("/new", "A new conversation begins.")].into_iter().enumerate()
+        [("/stop", "Stopped."), ("/new", "Started a new conversation.")].into_iter().enumerate()
     {
         chat.says("/ask ls");
         let question = asked(&world, number + 1);
@@ -335,7 +338,7 @@ fn what_an_earlier_life_of_the_host_asked_is_no_longer_open_and_is_asked_again()
     world.crash();
     world.start();
     let new = asked(&world, 2);
-    shows(&world, "no longer open. The host was started again");
+    shows(&world, "no longer open. The host has restarted");
     let chat = world.chat("7");
     chat.gives(&press(&chat, &old, "once"));
     chat.gives(&press(&chat, &new, "once"));
@@ -352,7 +355,7 @@ fn what_is_approved_for_longer_is_not_asked_again_until_it_is_forgotten() {
     ada.hears(1);
     there(&world);
     ada.says("/approve always");
-    hears(&world, &ada, "Only an admin of this host approves something for always.");
+    hears(&world, &ada, "Only an admin of this host can approve permanently.");
     ada.says("/approve session");
     ada.hears(4);
     ada.says("/ask ls -b");
@@ -371,7 +374,7 @@ fn what_is_approved_for_longer_is_not_asked_again_until_it_is_forgotten() {
     ada.says("/ask make more");
     assert_eq!(ada.hears(7)[6], "approved: always");
     ada.says("/approve forget");
-    assert!(ada.hears(8)[7].contains("asked for again"));
+    assert!(ada.hears(8)[7].contains("need approval again"));
     ada.says("/ask ls -c");
     assert!(ada.hears(9)[8].contains("May I do this"));
     ada.says("/stop");
@@ -383,7 +386,7 @@ fn yolo_is_an_admins_and_said_in_status() {
     let world = with_words();
     let (ada, admin) = (world.chat("7"), world.chat("1"));
     ada.says("/yolo");
-    assert_eq!(ada.hears(1), ["/yolo is for admins of this host."]);
+    assert_eq!(ada.hears(1), ["/yolo is only for admins of this host."]);
     admin.says("/yolo");
     assert!(admin.hears(1)[0].contains("without asking"));
     admin.says("/danger rm -rf /");
@@ -418,7 +421,7 @@ fn an_adapter_answers_for_a_sender_whom_it_vouches_for() {
     assert_eq!(answer(&ask, "7", "once"), Ok(json!({})));
     assert_eq!(answer(&ask, "7", "deny"), Ok(json!({})), "what was answered stays answered");
     hears(&world, &chat, "approved: once");
-    shows(&world, "Approved, this once.");
+    shows(&world, "Approved once.");
     world.settled();
 }
 
@@ -443,7 +446,7 @@ fn a_choice_is_made_by_number_by_name_or_where_it_is_free_in_other_words() {
     let before = chat.heard().len();
     chat.hears(before + 1);
     chat.says("/approve");
-    hears(&world, &chat, "Nothing waits for an approval here.");
+    hears(&world, &chat, "No approvals are pending here.");
     there(&world);
     chat.says("1");
     hears(&world, &chat, "chosen: Tea");
@@ -455,7 +458,7 @@ fn where_nobody_can_be_asked_an_approval_is_refused_at_once() {
     let world = World::with(setting(r#"{ "stream": "native", "supports_async_delivery": false }"#, ""));
     let chat = world.chat("7");
     chat.says("/ask ls");
-    assert_eq!(chat.hears(1), ["denied: nobody can be asked through this interface"]);
+    assert_eq!(chat.hears(1), ["denied: this interface cannot ask the user"]);
     world.settled();
 }
 
@@ -486,11 +489,11 @@ fn beginning_anew_asks_first_where_the_operator_wants_that() {
     chat.says("/new");
     let first = asked(&world, 1);
     chat.gives(&press(&chat, &first, "deny"));
-    hears(&world, &chat, "this conversation goes on");
+    hears(&world, &chat, "this conversation continues");
     chat.says("/new");
     asked(&world, 2);
     chat.says("yes");
-    let begun = |text: &String| text.starts_with("A new conversation begins");
+    let begun = |text: &String| text.starts_with("Started a new conversation");
     world.until("it begins", || (chat.heard().iter().filter(|text| begun(text)).count() == 2).then_some(()));
     world.settled();
     let told = |text: &&String| text.ends_with("\n\nYes.") || text.ends_with("\n\nNo.");
@@ -671,9 +674,9 @@ fn a_command_that_asks_again_replaces_its_earlier_question() {
     shows(&world, "This question is no longer open.");
     chat.gives(&press(&chat, &first, "once"));
     world.settled();
-    assert!(!chat.heard().iter().any(|text| text.starts_with("A new conversation begins.")));
+    assert!(!chat.heard().iter().any(|text| text.starts_with("Started a new conversation.")));
     chat.gives(&press(&chat, &second, "once"));
-    hears(&world, &chat, "A new conversation begins.");
+    hears(&world, &chat, "Started a new conversation.");
     world.settled();
 }
 

@@ -276,14 +276,13 @@ fn in_queue_mode_messages_wait_in_order_and_the_receipts_are_true() {
     let chat = world.chat("7");
     starts(&world, &chat, "/hang on");
     chat.says("one");
-    assert_eq!(chat.hears(1), ["Queued (1 waiting). It is answered when the running turn is over."]);
+    assert_eq!(chat.hears(1), ["Queued (1 waiting). I'll answer it when the running turn ends."]);
     waits(&world, chat.says("and more"));
     world.passes(ms(2_000));
     chat.says("two");
     assert!(chat.hears(2)[1].starts_with("Queued (3 waiting)."), "one receipt for one message: {:?}", chat.heard());
     chat.says("/stop");
-    let after =
-        ["on\n\n(interrupted)", "Stopped. 3 messages still wait and are answered next.", "one\nand more", "two"];
+    let after = ["on\n\n(interrupted)", "Stopped. 3 waiting messages are answered next.", "one\nand more", "two"];
     assert_eq!(chat.hears(6)[2..], after);
 }
 
@@ -295,11 +294,8 @@ fn in_a_shared_session_only_the_requester_or_an_admin_interrupts_and_two_people_
     in_group(&world, "8", "me too");
     world.until("a receipt", || {
         let heard = group_heard(&world);
-        (heard
-            == [
-                "Queued (1 waiting): the agent works for somebody else here, and only they or an admin interrupt that.",
-            ])
-        .then_some(())
+        (heard == ["Queued (1 waiting): this turn belongs to someone else; only they or an admin can interrupt it."])
+            .then_some(())
     });
     world.passes(ms(2_000));
     waits(&world, in_group(&world, "1", "as admin"));
@@ -341,7 +337,7 @@ impl AgentRuntime for Patient {
 
 #[test]
 fn an_interruption_is_demoted_aloud_while_helpers_run_or_history_is_shortened() {
-    for (hold, words) in [(Hold::Children, "helpers"), (Hold::Compacting, "being shortened")] {
+    for (hold, words) in [(Hold::Children, "sub-agents"), (Hold::Compacting, "being compressed")] {
         let setting = Setting {
             runtime: Some(Arc::new(Patient(Some(hold)))),
             capabilities: json!({ "stream": "native" }),
@@ -368,7 +364,7 @@ fn a_turn_is_steered_and_what_reached_it_is_part_of_it() {
     starts(&world, &chat, "/follow me");
     chat.says("to the left");
     let heard = chat.hears(2);
-    assert!(heard.iter().any(|text| text.starts_with("Passed on (1 waiting).")), "{heard:?}");
+    assert!(heard.iter().any(|text| text.starts_with("Sent to the running turn (1 waiting).")), "{heard:?}");
     assert!(heard.contains(&"me\nto the left".to_owned()), "{heard:?}");
     world.settled();
     assert_eq!(transcript(&world), ["user: /follow me", "user: to the left", "assistant: me\nto the left"]);
@@ -381,8 +377,8 @@ fn what_comes_too_late_to_steer_is_said_to_be_late_and_answered_next() {
     starts(&world, &chat, "/slow 300 slowly");
     chat.says("/steer faster");
     let heard = chat.hears(4);
-    assert!(heard[0].starts_with("Passed on (1 waiting)."), "{heard:?}");
-    assert_eq!(heard[1..3], ["slowly", "What was to reach that turn came too late for it and is answered next."]);
+    assert!(heard[0].starts_with("Sent to the running turn (1 waiting)."), "{heard:?}");
+    assert_eq!(heard[1..3], ["slowly", "That turn had already finished. I'll answer your message next."]);
     assert_eq!(heard[3], "faster");
     world.settled();
 }
@@ -393,7 +389,7 @@ fn a_runtime_that_cannot_be_steered_makes_it_wait_and_says_so() {
     let chat = world.chat("7");
     starts(&world, &chat, "hang");
     chat.says("/steer left");
-    assert_eq!(chat.hears(1), ["Queued (1 waiting): this agent takes nothing up while it answers."]);
+    assert_eq!(chat.hears(1), ["Queued (1 waiting): this agent can't be steered while it is answering."]);
 }
 
 #[test]
@@ -406,7 +402,7 @@ fn queue_and_steer_are_ordinary_words_when_nothing_runs() {
     chat.says("/steer two");
     assert_eq!(chat.hears(2)[1], "two");
     chat.says("/queue");
-    assert_eq!(chat.hears(3)[2], "Write what you want behind it: `/queue TEXT`.");
+    assert_eq!(chat.hears(3)[2], "Usage: `/queue TEXT`.");
 }
 
 #[test]
@@ -414,13 +410,13 @@ fn busy_is_chosen_for_one_conversation_and_kept() {
     let mut world = still("");
     let chat = world.chat("7");
     chat.says("/busy queue");
-    assert_eq!(chat.hears(1), ["A message that comes while the agent works waits for its turn (`queue`)."]);
+    assert_eq!(chat.hears(1), ["Busy mode `queue`: a new message waits until the current turn has ended."]);
     world.settled();
     world.crash();
     world.start();
     let chat = world.chat("7");
     chat.says("/busy");
-    assert!(chat.hears(2)[1].ends_with("(`queue`)."));
+    assert!(chat.hears(2)[1].starts_with("Busy mode `queue`: "));
     starts(&world, &chat, "/hang on");
     chat.says("wait");
     assert!(chat.hears(3)[2].starts_with("Queued (1 waiting)."));
@@ -429,7 +425,7 @@ fn busy_is_chosen_for_one_conversation_and_kept() {
     chat.says("/busy reset");
     chat.hears(5);
     chat.says("/busy");
-    assert!(chat.hears(6)[5].ends_with("(`interrupt`)."));
+    assert!(chat.hears(6)[5].starts_with("Busy mode `interrupt`: "));
 }
 
 #[test]
@@ -490,7 +486,7 @@ fn more_files_of_a_burst_do_not_interrupt_the_turn_on_the_first() {
     chat.says("/stop");
     let heard = chat.hears(3);
     assert!(heard[0].starts_with("on") && heard[0].ends_with("(interrupted)"), "{heard:?}");
-    assert_eq!(heard[1], "Stopped. 2 messages still wait and are answered next.", "nothing was said about them");
+    assert_eq!(heard[1], "Stopped. 2 waiting messages are answered next.", "nothing was said about them");
     assert!(heard[2].matches("a.png").count() >= 2, "one message of two files: {heard:?}");
 }
 
@@ -529,7 +525,7 @@ fn an_album_whose_parts_come_apart_is_one_message_and_a_late_part_ends_no_turn()
     chat.says("/stop");
     let heard = chat.hears(4);
     assert!(heard[1].starts_with("on") && heard[1].ends_with("(interrupted)"), "{heard:?}");
-    assert_eq!(heard[2], "Stopped. One message still waits and is answered next.", "nothing was said about it");
+    assert_eq!(heard[2], "Stopped. One waiting message is answered next.", "nothing was said about it");
     assert!(heard[3].contains("d.png"), "{heard:?}");
 }
 
@@ -543,7 +539,7 @@ fn whoever_is_answered_only_while_asking_neither_interrupts_nor_is_joined() {
     chat.says("third");
     assert_eq!(chat.hears(3), ["first", "second", "third"]);
     chat.says("/background deep");
-    assert!(chat.hears(4)[3].starts_with("A turn in the background needs a chat"));
+    assert!(chat.hears(4)[3].starts_with("Background turns are not available here"));
 }
 
 #[test]
@@ -555,8 +551,8 @@ fn a_turn_in_the_background_has_a_session_of_its_own_and_answers_here_marked() {
     starts(&world, &chat, "/hang on");
     chat.says("/bg think `deeply`");
     let heard = chat.hears(3);
-    assert!(heard[1].starts_with("Working on it beside this conversation, as turn "), "{heard:?}");
-    assert_eq!(heard[2], "In the background, on `think 'deeply'`:\n\nthink `deeply`");
+    assert!(heard[1].starts_with("Working on it in the background as turn "), "{heard:?}");
+    assert_eq!(heard[2], "Background answer to `think 'deeply'`:\n\nthink `deeply`");
     runs(&world, 1);
     let rows = world.block_on(world.host().store.sessions(Default::default())).unwrap();
     let beside = rows.iter().find(|row| row.parent.is_some()).expect("a session of its own");
@@ -572,19 +568,22 @@ fn turns_in_the_background_are_bounded_listed_and_can_be_stopped() {
     }
     chat.hears(4);
     chat.says("/background one more");
-    assert_eq!(chat.hears(5)[4], "Not started: 4 turns of yours run in the background. `/agents` lists them.");
+    assert_eq!(
+        chat.hears(5)[4],
+        "Not started: you already have 4 background turns running, which is the limit. `/agents` lists them."
+    );
     chat.says("/agents");
     let list = chat.hears(6).remove(5);
     assert_eq!(list.matches("`/hang on` (in the background, 0 min)").count(), 4, "{list}");
     world.chat("8").says("/tasks");
-    assert_eq!(world.chat("8").hears(1), ["The agent does nothing for you at the moment."]);
+    assert_eq!(world.chat("8").hears(1), ["Nothing is running for you."]);
     let number = list.lines().find_map(|line| line.strip_prefix("- ")?.split(':').next()).unwrap();
     chat.says(&format!("/agents stop {number}"));
     assert_eq!(chat.hears(7)[6], "Stopped: `/hang on`.", "it is said once it is true");
     runs(&world, 3);
     world.until("there is room again", || {
         chat.says("/background one more");
-        chat.heard().last().filter(|text| text.starts_with("In the background, on `one more`")).map(|_| ())
+        chat.heard().last().filter(|text| text.starts_with("Background answer to `one more`")).map(|_| ())
     });
 }
 
@@ -620,7 +619,7 @@ fn a_silent_turn_beats_is_warned_about_and_ends_and_what_waited_is_answered() {
         expected += if minutes == 15 { 2 } else { 1 };
         let heard = chat.hears(expected);
         assert!(heard.contains(&format!("Still working ({minutes} min).")), "{heard:?}");
-        let warned = heard.iter().any(|text| text.starts_with("Nothing has come from the agent for 15 minutes."));
+        let warned = heard.iter().any(|text| text.starts_with("The agent has been silent for 15 minutes."));
         assert_eq!(warned, minutes >= 15, "{heard:?}");
     }
     world.passes(Duration::from_secs(180));
@@ -648,7 +647,7 @@ fn a_question_of_a_turn_that_broke_with_its_lane_is_not_open_any_more() {
     assert!(world.block_on(world.host().store.open_asks(hermes_core::ids::DeliveryId(0))).unwrap().is_empty());
     let before = chat.heard().len();
     chat.says("/approve");
-    assert_eq!(chat.hears(before + 1)[before], "Nothing waits for an approval here.");
+    assert_eq!(chat.hears(before + 1)[before], "No approvals are pending here.");
 }
 
 impl AgentRuntime for Trap {
@@ -685,7 +684,7 @@ fn a_lane_that_breaks_is_healed_at_once_and_its_queue_is_served_in_order() {
     trap.armed.store(true, Ordering::SeqCst);
     chat.says("/status");
     let heard = chat.hears(6);
-    assert_eq!(heard.iter().filter(|text| text.starts_with("The host broke down over this")).count(), 2, "{heard:?}");
+    assert_eq!(heard.iter().filter(|text| text.starts_with("The host failed on this")).count(), 2, "{heard:?}");
     assert_eq!(heard.iter().filter(|text| *text == "one" || *text == "two").collect::<Vec<_>>(), ["one", "two"]);
     world.settled();
     assert!(!world.host().broken.is_cancelled(), "the host goes on");
@@ -712,7 +711,7 @@ fn what_waited_is_answered_in_order_after_a_crash_and_interrupts_nothing() {
     let mut heard = chat.heard();
     // The length of the interrupted text varies.
     heard.retain(|text| !text.ends_with("(interrupted)"));
-    let after = ["Stopped. 3 messages still wait and are answered next.", "one", "two", "three"];
+    let after = ["Stopped. 3 waiting messages are answered next.", "one", "two", "three"];
     assert_eq!(heard[3..], after, "no receipt is written twice");
 }
 

@@ -4,7 +4,7 @@ use hermes_core::commands::{CommandId, Place, REGISTRY};
 
 use super::world::World;
 
-const WORKING: &str = "The agent is working on your last message.";
+const WORKING: &str = "The agent is still working on your last message.";
 
 #[test]
 fn every_command_that_need_not_wait_is_answered_while_the_model_hangs_and_the_others_say_that_it_works() {

@@ -85,7 +85,7 @@ fn a_model_chosen_for_a_conversation_answers_there_and_only_there_also_after_a_r
     let (mut world, recorder) = world();
     let ada = world.chat("8");
     ada.says("/model large");
-    assert_eq!(ada.hears(1)[0], "`large` answers in this conversation from the next message on.");
+    assert_eq!(ada.hears(1)[0], "Model set to `large` for this conversation. Applies from your next message.");
     ada.says("hello");
     assert_eq!(ada.hears(2)[1], "by large");
     let other = world.chat("9");
@@ -120,11 +120,11 @@ fn the_list_of_models_says_which_one_answers() {
     let (world, _) = world();
     let ada = world.chat("8");
     ada.says("/model");
-    assert!(ada.hears(1)[0].starts_with("- `small` (answers here)\n- `large`\n"), "{:?}", ada.heard());
+    assert!(ada.hears(1)[0].starts_with("- `small` (default, used here)\n- `large`\n"), "{:?}", ada.heard());
     ada.says("/model LARGE");
     ada.says("/model");
     let list = &ada.hears(3)[2];
-    assert!(list.starts_with("- `small` (elsewhere)\n- `large` (this conversation)\n"), "{list}");
+    assert!(list.starts_with("- `small` (default)\n- `large` (this conversation)\n"), "{list}");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn only_an_admin_chooses_the_model_of_everybody_and_it_survives_a_restart() {
     let (mut world, _) = world();
     let ada = world.chat("8");
     ada.says("/model large --global");
-    assert_eq!(ada.hears(1)[0], "The model of every conversation is chosen by admins of this host.");
+    assert_eq!(ada.hears(1)[0], "Only admins of this host can change the model for everyone.");
     ada.says("hello");
     assert_eq!(ada.hears(2)[1], "by small");
     let admin = world.chat("7");
@@ -180,7 +180,7 @@ fn a_personality_is_told_to_the_model_of_this_conversation_until_it_is_taken_bac
     assert!(ada.hears(1)[0].starts_with("- `pirate`\n"), "{:?}", ada.heard());
     ada.says("/personality Pirate");
     ada.says("hello");
-    assert_eq!(ada.hears(3)[1], "I am `pirate` in this conversation from the next message on.");
+    assert_eq!(ada.hears(3)[1], "Personality set to `pirate` for this conversation. Applies from your next message.");
     assert_eq!(recorder.last().system, "Talk like a pirate.");
     world.chat("9").says("hello");
     world.chat("9").hears(1);
@@ -189,7 +189,7 @@ fn a_personality_is_told_to_the_model_of_this_conversation_until_it_is_taken_bac
     ada.says("/personality none");
     ada.says("hello");
     let heard = ada.hears(6);
-    assert_eq!(heard[3], "There is no such personality. `/personality` lists what there is.");
+    assert_eq!(heard[3], "There is no personality with this name. `/personality` lists them.");
     assert_eq!(recorder.last().system, "");
 }
 
@@ -259,7 +259,7 @@ fn the_debug_report_is_for_admins_in_private_and_holds_no_secret() {
     let (world, _) = world_with(&format!("{SECTION}\ntoken = \"s3cr3t-token-of-mine\""));
     let ada = world.chat("8");
     ada.says("/debug");
-    assert_eq!(ada.hears(1)[0], "/debug is for admins of this host.");
+    assert_eq!(ada.hears(1)[0], "/debug is only for admins of this host.");
     let admin = world.chat("7");
     admin.says("/debug");
     let report = &admin.hears(1)[0];
@@ -272,7 +272,7 @@ fn an_admin_lists_adapters_and_cannot_cut_the_branch_they_sit_on() {
     let (world, _) = world();
     let ada = world.chat("8");
     ada.says("/platform list");
-    assert_eq!(ada.hears(1)[0], "/platform is for admins of this host.");
+    assert_eq!(ada.hears(1)[0], "/platform is only for admins of this host.");
     let admin = world.chat("7");
     admin.says("/platform");
     admin.says("/platform pause fake");
@@ -280,7 +280,7 @@ fn an_admin_lists_adapters_and_cannot_cut_the_branch_they_sit_on() {
     admin.says("/platform rm fake");
     let heard = admin.hears(4);
     assert_eq!(heard[0], "- `fake` (fake): online");
-    assert!(heard[1].starts_with("`fake` is what you are writing through"), "{heard:?}");
+    assert!(heard[1].starts_with("`fake` carries this chat"), "{heard:?}");
     assert!(heard[2].contains("Did you mean `fake`?"), "{heard:?}");
     assert!(heard[3].starts_with("Use `/platform list`"), "{heard:?}");
 }
@@ -290,10 +290,10 @@ fn whoever_restarts_the_host_hears_of_it_before_and_once_after() {
     let (mut world, _) = world();
     let ada = world.chat("8");
     ada.says("/restart");
-    assert_eq!(ada.hears(1)[0], "/restart is for admins of this host.");
+    assert_eq!(ada.hears(1)[0], "/restart is only for admins of this host.");
     let admin = world.chat("7");
     admin.says("/restart");
-    assert!(admin.hears(1)[0].starts_with("This host runs for a terminal only"), "{:?}", admin.heard());
+    assert!(admin.hears(1)[0].starts_with("This host belongs to a terminal"), "{:?}", admin.heard());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("plugins.toml");
     std::fs::write(&file, "[agent]\nruntime = \"none\"\n").unwrap();
@@ -301,11 +301,11 @@ fn whoever_restarts_the_host_hears_of_it_before_and_once_after() {
     world.host().set_restartable(crate::app::NextRun { sources, program: None });
     let restarting = world.host().restarting.clone();
     admin.says("/restart");
-    assert!(admin.hears(2)[1].starts_with("The host goes on: it would not start again"), "{:?}", admin.heard());
+    assert!(admin.hears(2)[1].starts_with("Not restarted: the host would not start again"), "{:?}", admin.heard());
     assert!(!restarting.is_cancelled());
     std::fs::write(&file, "[agent]\nruntime = \"echo\"\n").unwrap();
     admin.says("/restart");
-    assert!(admin.hears(3)[2].starts_with("The host restarts."), "{:?}", admin.heard());
+    assert!(admin.hears(3)[2].starts_with("The host restarts after"), "{:?}", admin.heard());
     world.block_on(restarting.cancelled());
     world.stop();
     world.start_with(false);
@@ -355,7 +355,7 @@ fn whoever_writes_too_much_is_told_once_and_commands_still_work() {
     ada.says("/version");
     world.settled();
     let heard = ada.heard();
-    let notices = heard.iter().filter(|text| text.starts_with("Not taken: at most 2 messages a minute"));
+    let notices = heard.iter().filter(|text| text.starts_with("Message skipped: at most 2 messages a minute"));
     assert_eq!((heard.len(), notices.count()), (4, 1), "{heard:?}");
     let asked = recorder.requests.lock().unwrap().len();
     assert_eq!(asked, 2, "what was not taken is not asked");
@@ -371,12 +371,12 @@ fn a_conversation_and_an_instance_take_only_so_many_messages() {
     let (ada, bob) = (world.chat("8"), world.chat("9"));
     ada.says("one");
     ada.says("two");
-    assert!(ada.hears(2).iter().any(|text| text.starts_with("Not taken: at most 1 ")), "{:?}", ada.heard());
+    assert!(ada.hears(2).iter().any(|text| text.starts_with("Message skipped: at most 1 ")), "{:?}", ada.heard());
     bob.says("one");
     assert_eq!(bob.hears(1)[0], "by small");
     let admin = world.chat("7");
     admin.says("one");
-    assert!(admin.hears(1)[0].starts_with("Not taken: at most 2 "), "{:?}", admin.heard());
+    assert!(admin.hears(1)[0].starts_with("Message skipped: at most 2 "), "{:?}", admin.heard());
 }
 
 #[test]
@@ -408,11 +408,11 @@ fn help_for_what_is_no_command_says_so_and_offers_the_nearest() {
     let world = World::new();
     let chat = world.chat("7");
     for (n, (asked, answer)) in [
-        ("/help nonsense", "There is no command /nonsense. `/help` lists what there is."),
+        ("/help nonsense", "There is no command /nonsense. `/help` lists the commands."),
         ("/help stpo", "There is no command /stpo. Did you mean `/stop`?"),
-        ("/help ???", "There is no command \"???\". `/help` lists what there is."),
-        ("/help how do I", "There is no command /how. `/help` lists what there is."),
-        ("/footer", "Answers end without a line about themselves."),
+        ("/help ???", "There is no command \"???\". `/help` lists the commands."),
+        ("/help how do I", "There is no command /how. `/help` lists the commands."),
+        ("/footer", "Answers have no footer."),
     ]
     .into_iter()
     .enumerate()

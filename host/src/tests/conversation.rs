@@ -66,7 +66,7 @@ fn stop_frees_the_session_soon_although_the_runtime_is_deaf() {
     let heard = chat.heard();
     // The budget is a second; the bound leaves time for a machine that runs other tests.
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-    assert!(heard.iter().any(|text| text.starts_with("Stopped. One message still waits")), "{heard:?}");
+    assert!(heard.iter().any(|text| text.starts_with("Stopped. One waiting message")), "{heard:?}");
     world.settled();
     assert!(!chat.heard().contains(&"hang here".to_owned()), "what was stopped is never shown");
 }
@@ -82,7 +82,7 @@ fn a_message_beyond_the_queue_is_refused_truthfully() {
         chat.says(&format!("message {n}"));
     }
     let refusal = chat.hears(3).remove(2);
-    assert!(refusal.starts_with("Not queued: 2 messages already wait here"), "{refusal}");
+    assert!(refusal.starts_with("Queue full (2 messages)"), "{refusal}");
     chat.says("/stop");
     world.settled();
     let heard = chat.heard();
@@ -95,9 +95,9 @@ fn a_turn_that_fails_or_panics_says_so_in_one_sentence_and_the_session_goes_on()
     let world = World::new();
     let chat = world.chat("7");
     chat.says("/fail now");
-    assert_eq!(chat.hears(1), ["The echo runtime failed because it was asked to."]);
+    assert_eq!(chat.hears(1), ["The echo runtime failed on request."]);
     chat.says("/panic now");
-    assert!(chat.hears(2)[1].contains("broke down"));
+    assert!(chat.hears(2)[1].contains("The agent failed"));
     chat.says("still there?");
     assert_eq!(chat.hears(3)[2], "still there?");
     let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
@@ -228,7 +228,7 @@ fn commands_answer_and_new_begins_another_session() {
     chat.says("first");
     chat.hears(1);
     chat.says("/new");
-    assert_eq!(chat.hears(2)[1], "A new conversation begins.");
+    assert_eq!(chat.hears(2)[1], "Started a new conversation.");
     chat.says("second");
     chat.hears(3);
     let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
@@ -271,14 +271,14 @@ fn a_new_conversation_can_have_a_title_at_once() {
     chat.hears(1);
     chat.says("/new  The  garden ");
     chat.says("plant this");
-    assert_eq!(chat.hears(3), ["hello", "A new conversation begins: **The garden**.", "plant this"]);
+    assert_eq!(chat.hears(3), ["hello", "Started a new conversation: **The garden**.", "plant this"]);
     world.settled();
     let named = titles(&world);
     assert_eq!(named.iter().filter(|title| *title == "The garden").count(), 1, "{named:?}");
 
     chat.says("/new The garden");
     let refused = chat.hears(4).remove(3);
-    assert!(refused.starts_with("A new conversation begins. It has no title: another session"), "{refused}");
+    assert!(refused.starts_with("Started a new conversation. The title was not set: another session"), "{refused}");
     world.stop();
     world.start();
     let chat = world.chat("7");
@@ -294,7 +294,7 @@ fn a_first_word_can_be_a_titled_conversation() {
     let chat = world.chat("7");
     chat.says("/new Plans");
     chat.says("hello");
-    assert_eq!(chat.hears(2), ["A new conversation begins: **Plans**.", "hello"]);
+    assert_eq!(chat.hears(2), ["Started a new conversation: **Plans**.", "hello"]);
     let sessions = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap();
     assert_eq!(sessions[0]["title"], "Plans");
     assert_eq!(sessions.as_array().unwrap().len(), 1);

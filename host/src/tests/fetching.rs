@@ -107,7 +107,7 @@ fn the_text_of_a_pdf_file_reaches_the_turn_and_a_long_one_is_saved_for_tools() {
     let line = "one line of a long report ".repeat(4_500);
     let cases = [
         (pages(&[page("first page"), page("second page")]), "\nfirst page\n\nsecond page\n", false),
-        (pages(&[page(&line)]), "enclose the first 8192 bytes of the text that was extracted from the PDF file.", true),
+        (pages(&[page(&line)]), "enclose the first 8192 bytes of the text extracted from the PDF file.", true),
         (pages(&[page(""), page("")]), "contains no text; its pages may be scanned images.", false),
     ];
     for (bytes, expected, is_saved) in cases {
@@ -249,10 +249,10 @@ fn what_cannot_be_had_is_missing_with_its_reason_and_the_turn_goes_on() {
         (json!(away("f").not_fetched("it was deleted")), "not available: it was deleted"),
         (
             json!(away("f").fetched("../../etc/passwd", 3)),
-            "not available: its adapter wrote it to no place of the host's",
+            "not available: its adapter wrote it outside the media folder",
         ),
-        (json!({ "kind": "image" }), "not available: its adapter did not bring it"),
-        (json!("nonsense"), "not available: what its adapter answered cannot be read"),
+        (json!({ "kind": "image" }), "not available: its adapter did not fetch it"),
+        (json!("nonsense"), "not available: the answer of the adapter cannot be read"),
     ];
     for (n, (answer, note)) in answers.into_iter().enumerate() {
         world.platform.answers_to("fetch", answer);
@@ -265,7 +265,7 @@ fn what_cannot_be_had_is_missing_with_its_reason_and_the_turn_goes_on() {
     let mut event = chat.event("look");
     event.attachments = vec![Attachment::away("long".repeat(1_000), AttachmentKind::Image, "", "", 0)];
     chat.gives(&event);
-    assert!(chat.hears(10)[9].contains("in more than 2048 bytes"));
+    assert!(chat.hears(10)[9].contains("is longer than 2048 bytes"));
     assert_eq!(asked(&world).len(), 4, "what is too long is asked of nobody");
 }
 
@@ -274,7 +274,7 @@ fn an_adapter_that_does_not_declare_it_is_not_asked() {
     let world = World::new();
     let chat = world.chat("7");
     chat.gives(&with_files(&chat, "look", &["f"]));
-    assert!(chat.hears(2)[1].contains("not available: its adapter cannot bring it"));
+    assert!(chat.hears(2)[1].contains("not available: its adapter cannot fetch files"));
     assert_eq!(asked(&world), Vec::<Value>::new());
 }
 

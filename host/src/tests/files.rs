@@ -112,7 +112,7 @@ fn a_platform_without_files_gets_a_sentence_instead() {
     let file = world.home().join("media/x.txt");
     let delivery = enclose::one_file(world.host(), "fake", Chat::dm("7"), "look".to_owned(), (&file, From::Anywhere));
     let delivery = world.block_on(delivery).unwrap();
-    assert_eq!(delivery.markdown, "look\n\n(The file \"x.txt\" is not attached: fake carries no files.)");
+    assert_eq!(delivery.markdown, "look\n\n(The file \"x.txt\" is not attached: fake does not support files.)");
     assert!(delivery.parts.iter().all(|part| part.media.is_empty()));
 }
 
@@ -182,9 +182,9 @@ fn an_address_that_leads_into_this_machine_is_not_fetched_and_that_is_said() {
     let chat = world.chat("7");
     chat.says("look\nMEDIA:http://127.0.0.1:9/secret.txt");
     let heard = chat.hears(1).remove(0);
-    assert!(
-        heard.starts_with("look\n\n(The file \"secret.txt\" is not attached: http://127.0.0.1:9 may not be fetched")
-    );
+    assert!(heard.starts_with(
+        "look\n\n(The file \"secret.txt\" is not attached: fetching from http://127.0.0.1:9 is not allowed"
+    ));
     assert!(world.platform.sent().remove(0).media.is_empty());
 }
 

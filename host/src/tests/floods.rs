@@ -92,7 +92,7 @@ fn a_stranger_behind_a_flood_is_offered_a_code_and_the_message_is_kept() {
     assert_ne!(inbox_id(friend.says("are you there?")), NOT_KEPT, "a reminder");
     assert_eq!(inbox_id(friend.says("hm")), NOT_KEPT);
     let offer = friend.hears(2)[0].clone();
-    assert!(offer.contains("I do not know you yet"), "{offer}");
+    assert!(offer.contains("You are not authorized yet"), "{offer}");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_code_behind_a_flood_lets_its_sender_in_and_the_words_that_follow_at_once_ar
         let given = events.iter().map(|event| world.give(event)).collect::<Vec<_>>();
         let answers = world.block_on(join_all(given));
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-        let expected = ["Welcome. You may write to the agent here.", "hello"];
+        let expected = ["Welcome! You can write to the agent here now.", "hello"];
         assert_eq!(friend.hears(2 + own)[own..], expected, "{section}");
     }
 }

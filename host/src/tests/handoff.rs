@@ -58,7 +58,7 @@ impl AgentRuntime for Mover {
                 cancel.cancelled().await;
                 return TurnOutcome::Interrupted { text: String::new() };
             }
-            let said = if said.starts_with("[From the host") { "I am here" } else { &said };
+            let said = if said.starts_with("[System: the conversation") { "I am here" } else { &said };
             let text = format!("{said} (after {})", request.history.len());
             TurnOutcome::Finished {
                 messages: vec![Message::assistant(text.clone())],
@@ -170,7 +170,7 @@ fn a_conversation_goes_on_in_the_home_channel_with_everything_that_was_said() {
     world.settled();
     let said = transcript(&world, &session);
     assert_eq!(said[0], "of boats");
-    assert!(said[1].contains("\"boats\" was moved here, to fake:7"), "{said:?}");
+    assert!(said[1].contains("\"boats\" was moved to this chat, fake:7"), "{said:?}");
     assert_eq!(said[3..], ["and now?", "and now? (after 3)"]);
     let former = SessionId(former.as_str().unwrap().to_owned());
     let former = world.block_on(world.host().store.session(&former)).unwrap().unwrap();
@@ -286,12 +286,12 @@ fn what_cannot_work_is_refused_at_once_with_its_sentence() {
         assert_eq!(kind, expected, "{words}");
         assert!(words.contains(part), "{words}");
     };
-    says(ask("nothing", "fake"), ErrorKind::NotFound, "no session is called \"nothing\"");
+    says(ask("nothing", "fake"), ErrorKind::NotFound, "no session is named \"nothing\"");
     says(ask("boats", "fqke"), ErrorKind::NotFound, "did you mean \"fake\"?");
     says(ask("boats", "terminal"), ErrorKind::Invalid, "hermes-host chat --resume");
-    says(ask("boats", "fake"), ErrorKind::Refused, "fake has no home channel; write /sethome in the chat");
+    says(ask("boats", "fake"), ErrorKind::Refused, "fake has no home channel; send /sethome in the chat");
     world.set_online(false);
-    says(ask("boats", "fake"), ErrorKind::Refused, "nothing can be handed over to it");
+    says(ask("boats", "fake"), ErrorKind::Refused, "cannot accept a handoff");
     world.set_online(true);
     world.chat("7").says("/sethome");
     world.chat("7").hears(1);
@@ -299,7 +299,7 @@ fn what_cannot_work_is_refused_at_once_with_its_sentence() {
     world.chat("7").hears(2);
     world.settled();
     let theirs = world.call("sessions.list", json!({ "sender": { "id": "7" } })).unwrap()[0]["id"].clone();
-    says(ask(theirs.as_str().unwrap(), "fake"), ErrorKind::Refused, "goes on in fake:7 and stays there");
+    says(ask(theirs.as_str().unwrap(), "fake"), ErrorKind::Refused, "continues in fake:7; `/new` there releases it");
     let host = world.host();
     let admit =
         Admit { session, new_session: None, route: None, inbox: Vec::new(), epoch: host.epoch, now_ms: host.now_ms() };
@@ -323,7 +323,11 @@ fn what_somebody_else_began_is_neither_handed_over_nor_offered() {
     let offered = world.block_on(handoff::offer(world.host(), "secrets")).unwrap_err();
     for refused in [handed, offered] {
         assert_eq!(refused.kind, ErrorKind::Refused);
-        assert!(refused.words.contains("\"secrets\" belongs to fake:8 and goes on there only"), "{}", refused.words);
+        assert!(
+            refused.words.contains("\"secrets\" belongs to fake:8 and can only be continued there"),
+            "{}",
+            refused.words
+        );
     }
 }
 
@@ -333,7 +337,7 @@ fn an_instance_that_only_answers_is_no_destination() {
     setting.capabilities["supports_async_delivery"] = json!(false);
     let world = World::with(setting);
     let refused = asks(&world, &begun(&world, "boats")).unwrap_err();
-    assert!(refused.words.contains("only answers whoever is asking it"), "{}", refused.words);
+    assert!(refused.words.contains("can't send messages on its own"), "{}", refused.words);
 }
 
 #[test]
@@ -343,15 +347,19 @@ fn while_it_is_on_its_way_nothing_else_is_added_to_it_and_it_can_be_stopped() {
     asks(&world, &session).unwrap();
     is_running(&world, &session);
     let again = asks(&world, &session).unwrap_err();
-    assert!(again.words.contains("on its way to fake already"), "{}", again.words);
+    assert!(again.words.contains("to fake is already in progress"), "{}", again.words);
     for (words, heard) in [("and now?", 2), ("/undo", 3), ("/new", 4), ("/branch", 5)] {
         world.chat("7").says(words);
         let told = world.chat("7").hears(heard).remove(heard - 1);
-        assert!(told.contains("just being handed over to fake"), "{words}: {told}");
+        assert!(told.contains("A handoff of this conversation to fake is in progress"), "{words}: {told}");
     }
     let row = world.block_on(handoff::until_over(world.host(), &asked(&world, &session), 0)).unwrap();
     assert_eq!(row.state, HandoffState::Running { epoch: world.host().epoch, attempt: 1 });
-    assert_eq!(handoff::info(&row).message, "still running there: fake:7", "whoever waits does not end it");
+    assert_eq!(
+        handoff::info(&row).message,
+        "the handoff to fake:7 is still in progress",
+        "whoever waits does not end it"
+    );
     let deleted = world.block_on(world.host().store.session_delete(&session));
     assert!(deleted.is_err(), "nor is it deleted");
     world.chat("7").says("/stop");
@@ -561,7 +569,7 @@ fn the_operator_gives_up_one_that_runs() {
     let row = world.block_on(handoff::cancel(world.host(), session.as_str())).unwrap();
     assert_eq!(row.state, failed("cancelled by the operator"));
     let again = world.block_on(handoff::cancel(world.host(), session.as_str())).unwrap_err();
-    assert!(again.words.contains("is not being handed over"), "{}", again.words);
+    assert!(again.words.contains("no handoff of session"), "{}", again.words);
     world.chat("7").says("hello");
     assert_eq!(world.chat("7").hears(2)[1], "hello (after 0)");
     world.settled();
@@ -606,11 +614,11 @@ fn whoever_it_was_handed_to_directly_finds_it_again_and_nobody_in_a_group() {
     group.says("/resume boats");
     assert!(group.hears(1)[0].contains("no conversation \"boats\""), "a group inherits nothing");
     world.chat("8").says("/resume boats");
-    assert!(world.chat("8").hears(5)[4].contains("You are in **boats** again"));
+    assert!(world.chat("8").hears(5)[4].contains("Back in **boats**"));
     world.chat("8").says("on");
     assert_eq!(world.chat("8").hears(6)[5], "on (after 3)");
     world.chat("7").says("/resume cars");
-    assert!(world.chat("7").hears(1)[0].contains("You are in **cars** again"), "the operator is one person");
+    assert!(world.chat("7").hears(1)[0].contains("Back in **cars**"), "the operator is one person");
     assert_eq!(stands(&world, &other).state, HandoffState::None);
 }
 
@@ -635,15 +643,15 @@ fn a_code_of_the_terminal_pulls_its_conversation_into_the_chat_that_sends_it_onc
     world.chat("8").says(&format!("/claim {stale}"));
     assert!(world.chat("8").hears(1)[0].contains("after 4 more wrong codes"), "a newer one took its place");
     world.chat("8").says(&format!("/claim {}", code.to_lowercase()));
-    assert!(world.chat("8").hears(2)[1].contains("You are in **boats** again: 1 message,"));
+    assert!(world.chat("8").hears(2)[1].contains("Back in **boats**: 1 message,"));
     world.chat("8").says("on");
     assert_eq!(world.chat("8").hears(3)[2], "on (after 1)");
     world.chat("7").says(&format!("/claim {code}"));
     assert!(world.chat("7").hears(1)[0].contains("No conversation is offered with this code"));
     let owned = world.block_on(handoff::offer(world.host(), session.as_str())).unwrap_err();
-    assert!(owned.words.contains("goes on in fake:8"), "{}", owned.words);
+    assert!(owned.words.contains("continues in fake:8"), "{}", owned.words);
     world.chat("8").says("/return");
-    assert!(world.chat("8").hears(4)[3].contains("is back at the terminal"));
+    assert!(world.chat("8").hears(4)[3].contains("is back in the terminal"));
 }
 
 #[test]
@@ -658,7 +666,7 @@ fn a_code_is_over_after_ten_minutes_and_wrong_ones_lock_out_whoever_sent_them() 
             world.chat(who).hears(heard);
         }
     }
-    assert!(world.chat("7").heard()[3].contains("after 1 more wrong code none"), "one of a thing is no several");
+    assert!(world.chat("7").heard()[3].contains("after 1 more wrong code, your"), "one of a thing is no several");
     assert!(world.chat("7").heard()[4].contains("too many wrong codes"));
     world.settled();
     world.stop();
@@ -667,12 +675,12 @@ fn a_code_is_over_after_ten_minutes_and_wrong_ones_lock_out_whoever_sent_them() 
     world.chat("7").says(&format!("/claim {code}"));
     assert!(world.chat("7").hears(6)[5].contains("too many wrong codes"), "also after a restart");
     world.chat("9").says(&format!("/claim {code}"));
-    assert!(world.chat("9").hears(6)[5].contains("You are in **cars** again"), "the operator is never locked out");
+    assert!(world.chat("9").hears(6)[5].contains("Back in **cars**"), "the operator is never locked out");
     world.chat("9").says("/return");
     world.chat("9").hears(7);
     let code = offered(&world, &begun(&world, "trains"));
     world.chat("8").says(&format!("/claim {code}"));
-    assert!(world.chat("8").hears(1)[0].contains("You are in **trains** again"), "nor anybody else");
+    assert!(world.chat("8").hears(1)[0].contains("Back in **trains**"), "nor anybody else");
 }
 
 #[test]
@@ -685,7 +693,7 @@ fn a_conversation_goes_to_the_chat_that_is_named_where_there_is_no_home() {
     assert!(to("fake").unwrap_err().words.contains("or name a chat: fake:CHAT"), "which it takes");
     let unknown = to("fake:99").unwrap_err().words;
     assert!(unknown.contains("knows no chat \"99\"") && unknown.contains("fake:7"), "{unknown}");
-    assert!(to("fake:").unwrap_err().words.contains("write fake:CHAT"));
+    assert!(to("fake:").unwrap_err().words.contains("use fake:CHAT"));
     assert!(to("fakes:7").unwrap_err().words.contains("did you mean \"fake\"?"));
     to("fake:7").unwrap();
     let row = ends(&world, &session);
@@ -713,7 +721,7 @@ fn who_waits_for_one_handoff_or_gives_it_up_ends_no_later_one() {
     world.crash();
     world.start_with(false);
     let overtaken = world.block_on(handoff::until_over(world.host(), &first, 0)).unwrap_err();
-    assert!(overtaken.words.contains("another one was asked for since"), "{}", overtaken.words);
+    assert!(overtaken.words.contains("a newer one was requested"), "{}", overtaken.words);
     assert_eq!(world.block_on(world.host().store.handoff_fail(&session, which, withdrawn, 1)).unwrap(), None);
     assert!(stands(&world, &session).state.is_live(), "the later one waits for its adapter");
 }

@@ -56,7 +56,7 @@ fn a_handoff_waits_for_no_summary_and_none_is_written_while_it_is_on_its_way() {
     asks(&world, &session).unwrap();
     let words = terminal.delivered(compress)["text"].clone();
     assert_eq!(
-        words, "Not compressed: the conversation is just being handed over. The conversation is as it was.",
+        words, "Not compressed: a handoff of the conversation has started. The conversation is unchanged.",
         "and the summary, which would never end, is waited for no more"
     );
     assert_eq!(ends(&world, &session).state, HandoffState::Completed);
@@ -85,10 +85,10 @@ fn a_terminal_whose_conversation_was_handed_over_says_where_it_is_until_another_
     assert_eq!(moves(&world, &session).state, HandoffState::Completed);
     terminal.says("is anybody here?");
     let words = hears(&mut terminal, 1);
-    assert!(words.starts_with("Not taken: this conversation goes on in fake:7."), "{words}");
+    assert!(words.starts_with("Message not sent: this conversation continues in fake:7."), "{words}");
     assert!(words.contains("`/return` there") && words.contains(&format!("`/resume {session}`")), "{words}");
     terminal.says("/queue and now?");
-    assert!(hears(&mut terminal, 2).starts_with("Not taken"), "words behind a command are words");
+    assert!(hears(&mut terminal, 2).starts_with("Message not sent"), "words behind a command are words");
     assert_eq!(session_of(&mut terminal), session, "nothing was begun");
     let new = terminal.says("/new");
     terminal.delivered(new);
@@ -106,12 +106,12 @@ fn a_conversation_that_is_given_back_goes_on_at_the_terminal_that_waited_for_it(
     let session = session_of(&mut terminal);
     assert_eq!(moves(&world, &session).state, HandoffState::Completed);
     world.chat("7").says("/return");
-    assert!(world.chat("7").hears(3)[2].contains("is back at the terminal"));
-    assert_eq!(hears(&mut terminal, 1), "The conversation that was handed over is back here.");
+    assert!(world.chat("7").hears(3)[2].contains("is back in the terminal"));
+    assert_eq!(hears(&mut terminal, 1), "The conversation that was handed off is back here.");
     let said = terminal.says("two");
     assert_eq!(terminal.delivered(said)["text"], "two (after 4)");
     let told = crate::handoff::info(&world.block_on(world.host().store.handoff(&session)).unwrap().unwrap());
-    assert!(told.message.contains("has left it since"), "{}", told.message);
+    assert!(told.message.contains("later moved elsewhere"), "{}", told.message);
 }
 
 #[test]
@@ -146,9 +146,9 @@ fn a_terminal_hears_once_that_its_conversation_was_claimed_and_the_claim_is_list
     let session = session_of(&mut terminal);
     let code = offered(&world, &session);
     world.chat("8").says(&format!("/claim {code}"));
-    assert!(world.chat("8").hears(1)[0].contains("You are in"));
+    assert!(world.chat("8").hears(1)[0].contains("Back in"));
     let told = hears(&mut terminal, 1);
-    assert!(told.starts_with("This conversation was opened in fake:8, too; "), "{told}");
+    assert!(told.starts_with("This conversation was also opened in fake:8; "), "{told}");
     world.chat("8").says("on");
     assert_eq!(world.chat("8").hears(2)[1], "on (after 2)");
     let said = terminal.says("two");
@@ -158,7 +158,7 @@ fn a_terminal_hears_once_that_its_conversation_was_claimed_and_the_claim_is_list
     let listed: Vec<_> = listed.iter().map(|row| (&row.session, &row.state, row.chat.clone())).collect();
     assert_eq!(listed, [(&session, &HandoffState::Completed, Some(Chat::dm("8")))]);
     let shown = crate::handoff::info(&world.block_on(world.host().store.handoff(&session)).unwrap().unwrap());
-    assert!(shown.message.starts_with("the conversation goes on in fake:8;"), "{}", shown.message);
+    assert!(shown.message.starts_with("the conversation continues in fake:8;"), "{}", shown.message);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_terminal_that_resumed_what_a_chat_is_in_hears_when_somebody_speaks_there() 
         world.chat("7").hears(heard);
     }
     let told = hears(&mut terminal, 1);
-    assert!(told.starts_with("Somebody speaks to this conversation in fake:7; "), "{told}");
+    assert!(told.starts_with("This conversation is also being used in fake:7; "), "{told}");
     let status = terminal.says("/status");
     terminal.delivered(status);
     assert_eq!(notices(&terminal).len(), 1);

@@ -159,7 +159,7 @@ fn an_opening_turn_that_fails_fails_the_handoff_and_leaves_everything_as_it_was(
         world.settled();
         let session = begun(&world, title);
         let row = moves(&world, &session);
-        let why = "the agent failed there (model_unreachable: connection refused)";
+        let why = "the agent failed in the new chat (model_unreachable: connection refused)";
         assert_eq!(row.state, HandoffState::Failed { why: why.to_owned() }, "{stream} {title}");
         assert!(handoff::info(&row).message.contains(why));
         world.settled();

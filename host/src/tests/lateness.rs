@@ -171,6 +171,6 @@ fn a_thread_that_is_gone_is_told_once_in_an_answer_of_several_parts() {
     assert_eq!(sent[0].chat.thread.as_deref(), Some("t"));
     assert!(sent.len() > 3, "{sent:?}");
     assert!(sent[1..].iter().all(|sent| sent.chat.thread.is_none()), "the answer stands in the chat");
-    let told = sent.iter().filter(|sent| sent.text.contains("(its thread is gone)")).count();
-    assert_eq!((told, sent[1].text.contains("(its thread is gone)")), (1, true));
+    let told = sent.iter().filter(|sent| sent.text.contains("(the thread no longer exists)")).count();
+    assert_eq!((told, sent[1].text.contains("(the thread no longer exists)")), (1, true));
 }

@@ -51,7 +51,7 @@ fn the_list_of_commands_has_pages_that_fit_the_platform_and_says_which_is_the_la
     }
     let heard = ada.hears(pages);
     assert!(heard.iter().all(|page| page.len() <= limit), "{heard:?}");
-    assert!(heard[pages - 1].ends_with(&format!("Page {pages} of {pages}, the last.")), "{heard:?}");
+    assert!(heard[pages - 1].ends_with(&format!("Page {pages} of {pages} (last page).")), "{heard:?}");
     let all: Vec<&str> = heard.iter().flat_map(|page| listed(page)).collect();
     assert_eq!(all[..3], ["start", "help", "commands"]);
     let theirs = |row: &&hermes_core::commands::Command| {
@@ -63,7 +63,7 @@ fn the_list_of_commands_has_pages_that_fit_the_platform_and_says_which_is_the_la
     ada.says("/commands two");
     let heard = ada.hears(pages + 2);
     assert_eq!(heard[pages], format!("There is no page {}; the last one is /commands {pages}.", pages + 1));
-    assert_eq!(heard[pages + 1], "Use /commands, or /commands with the number of a page.");
+    assert_eq!(heard[pages + 1], "Use /commands or /commands PAGE.");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_list_that_fits_has_no_pages() {
     ada.says("/commands 2");
     let heard = ada.hears(2);
     assert!(!heard[0].contains("Page 1"), "{}", heard[0]);
-    assert_eq!(heard[1], "There is one page only: `/commands`.");
+    assert_eq!(heard[1], "There is only one page: `/commands`.");
 }
 
 #[test]

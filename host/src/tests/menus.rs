@@ -54,7 +54,7 @@ fn the_prefix_of_a_platform_makes_a_command_there_and_words_elsewhere() {
     let there = with_capabilities(json!({ "command_prefix": "!" }));
     let ada = there.chat("8");
     ada.says("!title Rome");
-    assert_eq!(ada.hears(1)[0], "This conversation is called Rome from here on.");
+    assert_eq!(ada.hears(1)[0], "This conversation is now called Rome.");
     ada.says("/title");
     assert!(ada.hears(2)[1].starts_with("This conversation is called Rome."), "the slash is a command everywhere");
     ada.says("!?");

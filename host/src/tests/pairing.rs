@@ -57,18 +57,18 @@ fn a_stranger_gets_a_code_one_reminder_and_silence_for_ten_minutes() {
     let world = world();
     let first = offered(&world, "99");
     assert!(is_met(&world, "99"), "one reminder");
-    assert!(world.chat("99").heard()[1].contains("still waits"));
+    assert!(world.chat("99").heard()[1].contains("still waiting for approval"));
     assert!(!is_met(&world, "99"), "and no more");
     world.passes(10 * MINUTE);
     let second = offered(&world, "99");
     for _ in 0..6 {
         let said = ordered(&world, &format!("/pair approve {first}"));
-        assert!(said.contains("not open") && said.contains("a newer one replaced it"), "{said}");
+        assert!(said.contains("no longer valid") && said.contains("a newer code"), "{said}");
     }
     for nothing in ["/pair approve", "/pair approve -"] {
         assert!(ordered(&world, nothing).contains("code"), "that is no guess");
     }
-    assert!(ordered(&world, &format!("/pair approve {second}")).contains("99 may write"));
+    assert!(ordered(&world, &format!("/pair approve {second}")).contains("99 can now write"));
     let heard = world.chat("99").hears(5);
     assert!(heard[3].contains("I'll answer your first message next"), "{heard:?}");
     assert_eq!(heard[4], "hello", "the message for which the second code was given");
@@ -84,7 +84,7 @@ fn a_sender_who_is_let_in_is_notified_and_their_first_message_is_answered_once_a
     world.settled();
     world.crash();
     world.start();
-    assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 may write"));
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 can now write"));
     let heard = world.chat("99").hears(4);
     assert!(heard[2].contains("You have access now. I'll answer your first message next."), "{heard:?}");
     assert_eq!(heard[3], "hello");
@@ -115,9 +115,9 @@ fn a_command_for_which_a_code_was_given_has_the_rights_of_a_user_once_its_sender
     let world = world();
     world.chat("99").says("/pair");
     let code = code_in(&world.chat("99").hears(1)[0]);
-    assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 may write"));
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 can now write"));
     let heard = world.chat("99").hears(3);
-    assert_eq!(heard[2], "/pair is for admins of this host.");
+    assert_eq!(heard[2], "/pair is only for admins of this host.");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn three_strangers_are_offered_codes_at_once_and_take_none_from_invitations() {
     world.chat("95").says(&code);
     assert!(world.chat("95").hears(1)[0].starts_with("Welcome"));
     world.passes(60 * MINUTE);
-    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    assert_eq!(ordered(&world, "/pair list"), "No pending requests here.");
     offered(&world, "94");
 }
 
@@ -194,10 +194,10 @@ fn a_code_may_be_typed_as_people_type_and_is_good_for_an_hour() {
     let code = offered(&world, "99");
     world.passes(60 * MINUTE - Duration::from_secs(1));
     let typed = format!("{} - {}", &code[..4].to_lowercase(), &code[4..]);
-    assert!(ordered(&world, &format!("/pair approve {typed}")).contains("99 may write"));
+    assert!(ordered(&world, &format!("/pair approve {typed}")).contains("99 can now write"));
     let late = offered(&world, "98");
     world.passes(60 * MINUTE);
-    assert!(ordered(&world, &format!("/pair approve {late}")).contains("not open"));
+    assert!(ordered(&world, &format!("/pair approve {late}")).contains("no longer valid"));
 }
 
 #[test]
@@ -207,8 +207,8 @@ fn five_wrong_codes_lock_out_their_admin_for_an_hour_also_across_a_restart_and_n
     for left in (1..=4).rev() {
         assert!(ordered(&world, "/pair approve AAAAAAAA").contains(&format!("after {left} more wrong")));
     }
-    assert!(ordered(&world, "/pair approve AAAAAAAA").contains("locked"));
-    assert!(ordered(&world, &format!("/pair approve {code}")).contains("locked"));
+    assert!(ordered(&world, "/pair approve AAAAAAAA").contains("too many wrong codes"));
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("too many wrong codes"));
     let invitation = code_in(&ordered(&world, "/pair"));
     world.settled();
     world.crash();
@@ -217,13 +217,13 @@ fn five_wrong_codes_lock_out_their_admin_for_an_hour_also_across_a_restart_and_n
     assert!(world.chat("96").hears(1)[0].starts_with("Welcome"), "invitations are open meanwhile");
     world.passes(60 * MINUTE - Duration::from_secs(1));
     let code = offered(&world, "97");
-    assert!(ordered(&world, &format!("/pair approve {code}")).contains("locked"));
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("too many wrong codes"));
     let other = world.chat("2");
     other.says(&format!("/pair approve {code}"));
-    assert!(other.hears(1)[0].contains("97 may write"), "another admin is not locked out");
+    assert!(other.hears(1)[0].contains("97 can now write"), "another admin is not locked out");
     world.passes(MINUTE);
     let code = offered(&world, "98");
-    assert!(ordered(&world, &format!("/pair approve {code}")).contains("98 may write"));
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("98 can now write"));
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn no_code_that_works_stands_in_the_files_of_the_database() {
     world.stop();
     look(&world, "after it has ended");
     world.start();
-    assert!(ordered(&world, &format!("/pair approve {}", codes[0])).contains("99 may write"), "and they work");
+    assert!(ordered(&world, &format!("/pair approve {}", codes[0])).contains("99 can now write"), "and they work");
     world.chat("98").says(&codes[1]);
     assert!(world.chat("98").hears(1)[0].starts_with("Welcome"));
 }
@@ -279,9 +279,9 @@ fn a_code_that_nobody_was_told_before_the_host_ended_is_taken_back_and_another_i
     assert!(world.chat("99").heard().is_empty(), "no stand-in is told");
     let dead = DeliveryFilter { dead: true, ..DeliveryFilter::default() };
     let dead = world.block_on(world.host().store.deliveries(dead)).unwrap();
-    assert_eq!(dead[0].why.as_deref(), Some("its pairing code was not told before the host ended"));
+    assert_eq!(dead[0].why.as_deref(), Some("its pairing code was lost when the host stopped"));
     let code = offered(&world, "99");
-    assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 may write"));
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 can now write"));
 }
 
 #[test]
@@ -295,10 +295,10 @@ fn a_code_that_was_being_told_when_the_host_ended_is_taken_back_and_another_is_o
     world.start();
     world.settled();
     assert_eq!(world.chat("99").heard().len(), 1, "no stand-in is told");
-    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    assert_eq!(ordered(&world, "/pair list"), "No pending requests here.");
     let another = offered(&world, "99");
-    assert!(ordered(&world, &format!("/pair approve {code}")).contains("not open"));
-    assert!(ordered(&world, &format!("/pair approve {another}")).contains("99 may write"));
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("No pending request"));
+    assert!(ordered(&world, &format!("/pair approve {another}")).contains("99 can now write"));
 }
 
 #[test]
@@ -308,12 +308,12 @@ fn a_request_whose_offer_is_refused_is_taken_back_in_memory_and_on_disk() {
     world.chat("99").says("hello");
     world.chat("99").hears(1);
     world.settled();
-    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    assert_eq!(ordered(&world, "/pair list"), "No pending requests here.");
     world.crash();
     world.start();
-    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    assert_eq!(ordered(&world, "/pair list"), "No pending requests here.");
     let code = offered(&world, "99");
-    assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 may write"));
+    assert!(ordered(&world, &format!("/pair approve {code}")).contains("99 can now write"));
 }
 
 #[test]
@@ -328,11 +328,11 @@ fn whoever_is_let_in_by_an_invitation_does_not_ask_any_more() {
     world.until("they are welcome", || {
         world.chat("99").heard().iter().any(|text| text.starts_with("Welcome")).then_some(())
     });
-    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    assert_eq!(ordered(&world, "/pair list"), "No pending requests here.");
     world.settled();
     world.crash();
     world.start();
-    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    assert_eq!(ordered(&world, "/pair list"), "No pending requests here.");
 }
 
 /// Creates a world in which the offer to 99 waits after more deliveries than a lane holds in memory.
@@ -364,7 +364,7 @@ fn an_offer_in_the_store_that_is_given_up_with_its_chat_takes_its_request_back()
     world
         .until("all are given up", || (world.block_on(world.host().store.counts()).unwrap().outbox == 0).then_some(()));
     world.set_online(true);
-    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    assert_eq!(ordered(&world, "/pair list"), "No pending requests here.");
 }
 
 #[test]
@@ -378,8 +378,8 @@ fn an_offer_that_is_dropped_takes_its_request_back_also_on_disk() {
         host.store.outbox_drop(owed.id, "dropped by the operator").await.unwrap();
     });
     world.set_online(true);
-    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    assert_eq!(ordered(&world, "/pair list"), "No pending requests here.");
     world.crash();
     world.start();
-    assert_eq!(ordered(&world, "/pair list"), "Nobody waits here.");
+    assert_eq!(ordered(&world, "/pair list"), "No pending requests here.");
 }

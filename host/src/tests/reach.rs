@@ -77,7 +77,7 @@ fn group() -> Chat {
     Chat::new(ChatType::Group, "g")
 }
 
-const REFUSED: &str = "is not a chat of this person, a home channel or a person who uses this host";
+const REFUSED: &str = "is not a chat of this user, a home channel or another user of this host";
 
 #[test]
 fn a_user_reaches_people_of_this_host_under_their_own_name_and_nobody_else() {
@@ -96,7 +96,7 @@ fn a_user_reaches_people_of_this_host_under_their_own_name_and_nobody_else() {
         assert!(refused.contains(REFUSED) && refused.ends_with("ask an admin of this host to send it"), "{refused}");
     }
     let long = answer(&world, &seven, "7", "c", &format!("SEND fake:8|{}", "tea ".repeat(2_000)));
-    assert!(long.contains("send it in shorter pieces"), "{long}");
+    assert!(long.contains("send it in shorter messages"), "{long}");
     world.settled();
     assert_eq!(world.chat("8").heard().len(), 1);
     assert!(world.chat("99").heard().is_empty() && world.talk(group(), "7").heard().is_empty());

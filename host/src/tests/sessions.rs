@@ -150,22 +150,22 @@ fn a_conversation_is_named_after_its_first_words_and_numbered_where_that_name_is
 fn title_names_a_conversation_also_before_anything_was_said_and_refuses_a_name_that_is_taken() {
     let world = world();
     assert!(ask(&world, "7", "/title").contains("no title yet"));
-    assert!(ask(&world, "7", "/title Rome").contains("**Rome** from here on"));
+    assert!(ask(&world, "7", "/title Rome").contains("now called **Rome**"));
     assert!(ask(&world, "7", "/title").contains("is called **Rome**"));
     ask(&world, "7", "hello");
     assert_eq!(titles(&world, "7"), ["Rome"], "the first message does not rename it");
     ask(&world, "7", "/new");
     ask(&world, "7", "hello");
     let refused = ask(&world, "7", "/title rome");
-    assert!(refused.starts_with("Not renamed: another session is already called \"rome\""), "{refused}");
-    assert!(ask(&world, "8", "/title Rome").contains("**Rome** from here on"), "others have names of their own");
-    assert!(ask(&world, "7", &format!("/title {}", "x".repeat(101))).contains("at most 100 characters"));
+    assert!(refused.starts_with("Not renamed: another session is already named \"rome\""), "{refused}");
+    assert!(ask(&world, "8", "/title Rome").contains("now called **Rome**"), "others have names of their own");
+    assert!(ask(&world, "7", &format!("/title {}", "x".repeat(101))).contains("longer than 100 characters"));
 }
 
 #[test]
 fn retry_answers_the_last_message_again_and_replaces_the_former_answer() {
     let world = world();
-    assert_eq!(ask(&world, "7", "/retry"), "There is nothing to repeat yet.");
+    assert_eq!(ask(&world, "7", "/retry"), "There is no message to answer again.");
     ask(&world, "7", "one");
     ask(&world, "7", "two");
     assert_eq!(ask(&world, "7", "/retry"), "re two");
@@ -200,18 +200,18 @@ fn undo_takes_back_what_was_said_last_and_redo_brings_it_back() {
     }
     let words = ask(&world, "7", "/undo 2");
     assert!(words.contains("your last 2 messages, from \"two\" on"), "{words}");
-    assert_eq!(ask(&world, "7", "/undo redo"), "Your 2 messages and their answers are back.");
+    assert_eq!(ask(&world, "7", "/undo redo"), "Your 2 messages and their answers are restored.");
     assert_eq!(ask(&world, "7", "history?"), "one / re one / two / re two / three / re three");
     ask(&world, "7", "/undo 3");
     assert_eq!(ask(&world, "7", "history?"), "one / re one");
-    assert!(ask(&world, "7", "/undo redo").starts_with("Something newer was said since"));
+    assert!(ask(&world, "7", "/undo redo").starts_with("Newer messages have been sent since"));
     assert!(ask(&world, "7", "/undo many").starts_with("Use `/undo`"));
 }
 
 #[test]
 fn a_branch_knows_what_was_said_and_the_way_back_is_as_it_was() {
     let mut world = world();
-    assert_eq!(ask(&world, "7", "/branch"), "Nothing was said in this conversation yet.");
+    assert_eq!(ask(&world, "7", "/branch"), "This conversation has no messages yet.");
     ask(&world, "7", "one");
     world.until("it has a title", || (titles(&world, "7") == ["one"]).then_some(()));
     let back = named(&ask(&world, "7", "/branch"));
@@ -222,7 +222,7 @@ fn a_branch_knows_what_was_said_and_the_way_back_is_as_it_was() {
     assert_eq!(ask(&world, "7", "history?"), "one / re one / two / re two", "the chat stays in the branch");
     assert!(titles(&world, "7").contains(&"one #2".to_owned()), "{:?}", titles(&world, "7"));
     let words = ask(&world, "7", &format!("/resume {back}"));
-    assert!(words.starts_with("You are in **one** again: 2 messages"), "{words}");
+    assert!(words.starts_with("Back in **one**: 2 messages"), "{words}");
     assert_eq!(ask(&world, "7", "history?"), "one / re one");
 }
 
@@ -259,7 +259,7 @@ fn a_conversation_is_found_by_number_title_and_id_and_goes_on_in_another_chat_fo
     assert!(listed.contains("1. **in the group**, 2 messages"), "{listed}");
     assert!(listed.contains("2. **in private**, 2 messages") && listed.contains("(here)"), "{listed}");
     let words = ask_in_group(&world, "7", "/resume in private");
-    assert!(words.starts_with("You are in **in private** again"), "{words}");
+    assert!(words.starts_with("Back in **in private**"), "{words}");
     assert_eq!(ask_in_group(&world, "7", "history?"), "in private / re in private");
     world.settled();
     world.stop();
@@ -268,9 +268,9 @@ fn a_conversation_is_found_by_number_title_and_id_and_goes_on_in_another_chat_fo
     assert!(ask_in_group(&world, "7", "history?").ends_with("two / re two"));
     let id = sessions(&world, "7").iter().find(|row| row["title"] == "in the group").unwrap()["id"].clone();
     let words = ask_in_group(&world, "7", &format!("/resume {}", id.as_str().unwrap()));
-    assert!(words.starts_with("You are in **in the group** again"), "{words}");
+    assert!(words.starts_with("Back in **in the group**"), "{words}");
     world.settled();
-    assert!(ask_in_group(&world, "7", "/resume 1").contains("again"), "the last used is the first");
+    assert!(ask_in_group(&world, "7", "/resume 1").starts_with("Back in"), "the last used is the first");
     assert!(ask_in_group(&world, "7", "/resume in private").contains("already"));
     assert!(ask_in_group(&world, "7", "/resume nowhere").starts_with("You have no conversation \"nowhere\""));
     let long = ask_in_group(&world, "7", &format!("/resume {}", "x".repeat(10_000)));
@@ -287,7 +287,10 @@ fn a_conversation_that_another_chat_goes_on_in_is_not_deleted_from_one_of_them()
     let delete = || world.call("sessions.delete", json!({ "sender": { "id": "7" }, "session_id": id }));
     let refused = delete().unwrap_err();
     assert_eq!(refused.code, "in_use");
-    assert!(refused.message.contains("goes on in it, too") && refused.message.contains("/new there"), "{refused:?}");
+    assert!(
+        refused.message.contains("also uses this conversation") && refused.message.contains("/new there"),
+        "{refused:?}"
+    );
     assert_eq!(ask(&world, "7", "history?"), "shared / re shared", "nothing has ended");
     ask_in_group(&world, "7", "/new");
     world.settled();
@@ -319,7 +322,7 @@ fn a_conversation_that_several_share_is_led_elsewhere_only_by_who_began_it() {
     assert!(ask_in_group(&world, "8", "/resume mine").starts_with("Several people share this conversation"));
     ask(&world, "7", "my own");
     world.until("it has a title", || titles(&world, "7").contains(&"my own".to_owned()).then_some(()));
-    assert!(ask_in_group(&world, "7", "/resume my own").starts_with("You are in **my own** again"));
+    assert!(ask_in_group(&world, "7", "/resume my own").starts_with("Back in **my own**"));
 }
 
 #[test]
@@ -333,7 +336,7 @@ fn a_conversation_that_runs_elsewhere_is_refused_with_the_reason() {
     assert!(words.contains("is answering a message elsewhere right now"), "{words}");
     ask(&world, "7", "/stop");
     world.settled();
-    assert!(ask_in_group(&world, "7", "/resume busy one").starts_with("You are in **busy one** again"));
+    assert!(ask_in_group(&world, "7", "/resume busy one").starts_with("Back in **busy one**"));
 }
 
 #[test]
@@ -342,7 +345,7 @@ fn a_new_conversation_in_one_chat_leaves_the_old_one_to_the_other() {
     ask(&world, "7", "shared");
     world.until("it has a title", || (titles(&world, "7") == ["shared"]).then_some(()));
     ask_in_group(&world, "7", "/resume shared");
-    assert_eq!(ask_in_group(&world, "7", "/new"), "A new conversation begins.");
+    assert_eq!(ask_in_group(&world, "7", "/new"), "Started a new conversation.");
     ask_in_group(&world, "7", "fresh");
     assert_eq!(ask_in_group(&world, "7", "history?"), "fresh / re fresh", "the group begins anew");
     assert_eq!(ask(&world, "7", "history?"), "shared / re shared");
@@ -380,7 +383,7 @@ fn what_is_said_while_a_conversation_is_compressed_waits_and_goes_on_in_the_new_
     chat.says("three");
     chat.says("four");
     assert_eq!(ask(&world, "7", "/status").lines().last(), Some("- Now: working, 2 waiting"));
-    assert!(ask(&world, "7", "/undo").starts_with("The agent is working"));
+    assert!(ask(&world, "7", "/undo").starts_with("The agent is still working"));
     world.crash();
     // The order is still in the inbox, before the messages behind it.
     scribe.0.store(SUMS_UP, Ordering::Relaxed);
@@ -399,13 +402,13 @@ fn a_summary_that_fails_or_is_stopped_leaves_the_conversation_as_it_was() {
         ask(&world, "7", text);
     }
     let words = ask(&world, "7", "/compress");
-    assert_eq!(words, "Not compressed: The endpoint is down. The conversation is as it was.");
+    assert_eq!(words, "Not compressed: The endpoint is down. The conversation is unchanged.");
     scribe.0.store(HANGS, Ordering::Relaxed);
     world.chat("7").says("/compress");
     world.chat("7").says("three");
     world.chat("7").says("/stop");
     let heard = world.chat("7").hears(6);
-    for words in ["Not compressed: it was stopped. The conversation is as it was.", "re three"] {
+    for words in ["Not compressed: it was stopped. The conversation is unchanged.", "re three"] {
         assert!(heard.contains(&words.to_owned()), "{heard:?}");
     }
     assert_eq!(ask(&world, "7", "history?"), "one / re one / two / re two / three / re three");
@@ -462,7 +465,7 @@ fn an_event_of_a_command_is_not_a_message_for_the_agent() {
 #[test]
 fn listing_conversations_is_a_private_matter() {
     let world = world();
-    assert_eq!(ask_in_group(&world, "7", "/sessions"), "/sessions works in a direct message only.");
+    assert_eq!(ask_in_group(&world, "7", "/sessions"), "/sessions works only in a direct message.");
 }
 
 #[test]

@@ -251,8 +251,8 @@ fn a_stopped_turn_leaves_what_it_said_marked_as_interrupted() {
 fn what_was_said_before_anything_was_shown_is_shown_with_the_mark_when_the_turn_is_ended() {
     for (ends, said) in [
         ("/stop", "Stopped."),
-        ("/new", "A new conversation begins. The turn that ran was stopped."),
-        ("/reset", "A new conversation begins. The turn that ran was stopped."),
+        ("/new", "Started a new conversation. The running turn was stopped."),
+        ("/reset", "Started a new conversation. The running turn was stopped."),
     ] {
         let (world, agent) = paced("preview_interval_ms = 60000");
         let chat = world.chat("7");
@@ -286,7 +286,7 @@ fn a_turn_that_had_said_nothing_leaves_nothing_behind() {
     chat.says("/stop");
     sees(&world, &["Stopped."]);
     chat.says("/new");
-    sees(&world, &["Stopped.", "A new conversation begins."]);
+    sees(&world, &["Stopped.", "Started a new conversation."]);
     world.settled();
 }
 
@@ -674,7 +674,7 @@ fn a_footer_stands_under_the_answer_where_it_is_wanted_and_not_in_the_transcript
     let history = world.call("sessions.history", history).unwrap().to_string();
     assert!(history.contains("one") && !history.contains("1234 tokens"), "{history}");
     world.chat("7").says("/footer off");
-    assert!(world.chat("7").hears(3)[2].contains("without"));
+    assert!(world.chat("7").hears(3)[2].contains("no footer"));
 }
 
 #[test]

@@ -72,18 +72,18 @@ fn what_nobody_knows_is_an_error_that_offers_what_is_near() {
     let world = world(OWNER, json!({ "resolve_target": true }));
     world.platform.answers_to(method::RESOLVE_TARGET, Value::Null);
     let unknown = leads_to(&world, "fake:9").unwrap_err();
-    assert_eq!(unknown, "fake knows no chat \"9\"; no chat has spoken there yet");
+    assert_eq!(unknown, "fake knows no chat \"9\"; no chat has sent a message yet");
     world.talk(Chat::dm("7").named("Ada Lovelace"), "7").says("hello");
     known(&world, 1);
     let unknown = leads_to(&world, "fake:somebody").unwrap_err();
-    assert_eq!(unknown, "fake knows no chat \"somebody\"; it knows fake:7 (Ada Lovelace)");
+    assert_eq!(unknown, "fake knows no chat \"somebody\"; known chats: fake:7 (Ada Lovelace)");
     assert_eq!(leads_to(&world, "fake:9").unwrap_err(), "fake knows no chat \"9\"; did you mean fake:7?");
     let near = leads_to(&world, "fake:@Ada Lovelac3").unwrap_err();
     assert_eq!(near, "fake knows no chat \"@Ada Lovelac3\"; did you mean fake:@Ada Lovelace?");
     let instance = leads_to(&world, "fak:7").unwrap_err();
     assert_eq!(instance, "there is no instance \"fak\"; did you mean \"fake\"?");
-    assert!(leads_to(&world, "fake:").unwrap_err().contains("write fake for its home channel"));
-    assert!(leads_to(&world, "origin").unwrap_err().contains("no chat did"));
+    assert!(leads_to(&world, "fake:").unwrap_err().contains("use fake for its home channel"));
+    assert!(leads_to(&world, "origin").unwrap_err().contains("no chat made this request"));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn origin_is_where_it_was_asked_for_and_local_stays_here() {
 fn a_missing_home_channel_says_how_to_set_it() {
     let world = world(OWNER, json!({}));
     let missing = leads_to(&world, "fake").unwrap_err();
-    assert!(missing.contains("write /sethome in the chat") && missing.contains("[adapter.fake]"), "{missing}");
+    assert!(missing.contains("send /sethome in the chat") && missing.contains("[adapter.fake]"), "{missing}");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn sethome_makes_a_chat_home_with_its_thread_until_it_is_taken_back() {
     let mut world = world(OWNER, json!({ "threads": true }));
     let talk = world.talk(Chat::dm("7").named("Ada").in_thread("3"), "7");
     talk.says("/sethome");
-    assert!(talk.hears(1)[0].contains("This is the home channel of fake now"));
+    assert!(talk.hears(1)[0].contains("This is now the home channel of fake"));
     assert_eq!(leads_to(&world, "fake"), Ok(Chat::dm("7").in_thread("3")));
     world.settled();
     world.stop();
@@ -144,7 +144,7 @@ fn sethome_makes_a_chat_home_with_its_thread_until_it_is_taken_back() {
     assert_eq!(leads_to(&world, "fake"), Ok(Chat::dm("7").in_thread("3")), "it survives the host");
     let talk = world.chat("7");
     talk.says("/sethome off");
-    assert!(talk.hears(1)[0].contains("no home channel any more"));
+    assert!(talk.hears(1)[0].contains("no longer has a home channel"));
     assert!(leads_to(&world, "fake").is_err());
 }
 
@@ -281,11 +281,11 @@ fn a_topic_is_shown_and_renamed_where_the_platform_can() {
     talk.says("/topic");
     assert!(talk.hears(1)[0].starts_with("Topic: Plans"));
     talk.says("/topic Trips");
-    assert_eq!(talk.hears(2)[1], "This topic is called \"Trips\" from now on.");
+    assert_eq!(talk.hears(2)[1], "This topic is now called \"Trips\".");
     let asked = world.platform.asked(method::RENAME_THREAD);
     assert_eq!((&asked[0]["name"], &asked[0]["chat"]["thread"]), (&json!("Trips"), &json!("3")));
     world.chat("7").says("/topic");
-    assert!(world.chat("7").hears(1)[0].starts_with("This is no topic"));
+    assert!(world.chat("7").hears(1)[0].starts_with("This chat is not a topic"));
 }
 
 #[test]
@@ -293,6 +293,6 @@ fn a_platform_that_cannot_rename_a_topic_says_so() {
     let world = world(OWNER, json!({ "threads": true }));
     let talk = world.talk(Chat::dm("7").in_thread("3"), "7");
     talk.says("/topic Trips");
-    assert_eq!(talk.hears(1)[0], "I cannot rename a topic on Fake; you can, in Fake itself.");
+    assert_eq!(talk.hears(1)[0], "I cannot rename topics on Fake; please rename it in Fake itself.");
     assert!(world.platform.asked(method::RENAME_THREAD).is_empty());
 }

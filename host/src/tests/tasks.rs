@@ -204,7 +204,7 @@ fn what_is_made_in_a_thread_and_ended_in_another_chat_is_told_once_and_wakes_the
     office.world.settled();
     let turns = office.heard();
     let (context, said) = turns.last().unwrap();
-    assert!(said.contains("From the host") && said.contains(&task), "{said}");
+    assert!(said.contains("[System: ") && said.contains(&task), "{said}");
     assert_eq!((context.thread_id.as_str(), &context.session_id), ("5", &turns[0].0.session_id));
     office.world.crash();
     office.world.start();
@@ -224,15 +224,15 @@ fn what_is_ended_where_it_was_made_wakes_nobody_and_a_group_sees_only_its_own() 
     office.world.settled();
     assert_eq!(office.state(&task), "ready");
     let other = office.act(&thread(), "7", TaskWish::Show { task: task.clone() });
-    assert_eq!(other, format!("there is no such task \"{task}\""));
+    assert_eq!(other, format!("there is no task \"{task}\""));
     let foreign = office.complete(&Chat::dm("8"), "8", &task);
-    assert_eq!(foreign, format!("there is no such task \"{task}\""));
+    assert_eq!(foreign, format!("there is no task \"{task}\""));
     // Ended in the conversation that created it: the chat gets a notice, and no session is woken.
     office.complete(&dm, "7", &task);
     let heard = office.world.chat("7").hears(3);
     assert!(heard[2].starts_with("Task `"), "{heard:?}");
     office.world.settled();
-    assert!(!office.heard().iter().any(|(_, said)| said.contains("From the host")), "woken by what it did itself");
+    assert!(!office.heard().iter().any(|(_, said)| said.contains("[System: ")), "woken by what it did itself");
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn whoever_made_a_task_in_a_direct_message_is_woken_there_when_another_conversat
     assert_eq!(there[2], "heard: tight *again*");
     let turns = office.heard();
     let (woken, said) = turns.last().unwrap();
-    assert!(said.contains("From the host") && said.contains(&task), "{said}");
+    assert!(said.contains("[System: ") && said.contains(&task), "{said}");
     assert_eq!(woken.session_id, turns[0].0.session_id);
 }
 
@@ -291,7 +291,10 @@ fn what_runs_by_itself_makes_nothing_that_runs_by_itself() {
     talk.says("act");
     let heard = talk.hears(2);
     office.world.settled();
-    assert!(heard[1].contains("is completed") && heard[1].contains("makes nothing that runs by itself"), "{heard:?}");
+    assert!(
+        heard[1].contains("is completed") && heard[1].contains("cannot create a task that runs by itself"),
+        "{heard:?}"
+    );
     let tasks = office.world.block_on(office.world.host().store.tasks(Viewer::Operator, true, 100)).unwrap();
     assert_eq!(tasks.len(), 1);
 }
@@ -382,7 +385,7 @@ fn the_host_does_a_task_by_itself_and_its_answer_is_the_result() {
     office.world.settled();
     let turns = office.heard();
     let run = &turns[1];
-    assert!(run.1.contains(&format!("you do the task {task}")), "{}", run.1);
+    assert!(run.1.contains(&format!("you are running task {task} unattended")), "{}", run.1);
     assert_eq!((run.0.thread_id.as_str(), run.0.user_id.as_str()), ("5", "7"), "over the maker's interface");
     assert_ne!(run.0.session_id, turns[0].0.session_id, "in a session of its own");
     assert_eq!(turns[2].0.session_id, turns[0].0.session_id);
@@ -470,7 +473,7 @@ fn tasks_are_listed_beside_what_runs_and_one_is_stopped_by_its_id() {
     assert!(list.ends_with(&format!("Tasks:\n- `{ready} mend the roof` (ready)")), "once, as a turn: {list}");
     let stranger = office.world.chat("8");
     stranger.says(&format!("/agents stop {ready}"));
-    assert_eq!(stranger.hears(1), [format!("Not stopped: there is no such task \"{ready}\".")]);
+    assert_eq!(stranger.hears(1), [format!("Not stopped: there is no task \"{ready}\".")]);
     talk.says(&format!("/agents stop {ready}x"));
     let near = talk.hears(4).remove(3);
     assert!(near.contains("did you mean") && near.ends_with('?'), "{near}");
@@ -512,12 +515,12 @@ fn commands_in_the_background_are_listed_where_they_were_left_and_ended_by_their
     let left = LeftRunning { id: "p1a".to_owned(), command: "sleep `9`".to_owned(), runs_for };
     office.clerk.left.lock().unwrap().push((session, left));
     talk.says("/agents");
-    assert_eq!(talk.hears(2)[1], "Commands in the background:\n- p1a: `sleep '9'` (2 min)");
+    assert_eq!(talk.hears(2)[1], "Background commands:\n- p1a: `sleep '9'` (2 min)");
     let stranger = office.world.chat("8");
     stranger.says("/agents stop p1a");
-    assert!(stranger.hears(1)[0].starts_with("There is no such work of yours"));
+    assert!(stranger.hears(1)[0].starts_with("Nothing of yours has that number or id"));
     talk.says("/agents stop `p1a`");
     assert_eq!(talk.hears(3)[2], "Ended: `p1a`.");
     talk.says("/agents");
-    assert_eq!(talk.hears(4)[3], "The agent does nothing for you at the moment.");
+    assert_eq!(talk.hears(4)[3], "Nothing is running for you.");
 }

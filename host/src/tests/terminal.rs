@@ -128,10 +128,7 @@ fn nothing_runs_in_the_background_for_whoever_wants_only_one_answer() {
     let inbox = once.says("/background hello");
     once.wait("the refusal", |seen| seen.iter().any(|seen| seen["in_reply_to"] == inbox));
     let refusal = once.seen.iter().find(|seen| seen["in_reply_to"] == inbox).unwrap();
-    assert!(
-        refusal["text"].to_string().contains("needs a chat that its answer can be delivered to later"),
-        "{refusal}"
-    );
+    assert!(refusal["text"].to_string().contains("this chat cannot receive messages later"), "{refusal}");
     assert_eq!(refusal["purpose"], "notice", "a script sees that it is no answer");
     let mut terminal = Terminal::attach(&world, SeatFor::Conversation);
     terminal.says("/background hello");
@@ -172,7 +169,7 @@ fn seats_are_bounded_and_free_again_when_their_terminals_leave() {
     let world = World::new();
     let mut seats: Vec<Seat> = (0..SEATS_MAX).map(|_| sit(&world, None).unwrap()).collect();
     let full = sit(&world, None).err().unwrap();
-    assert!(full.contains("leave one and try again"), "{full}");
+    assert!(full.contains("exit one and try again"), "{full}");
     let left = seats.remove(3).chat().to_owned();
     let taken = sit(&world, Some("1")).err().unwrap();
     assert!(taken.contains("open in another terminal"), "{taken}");

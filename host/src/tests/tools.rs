@@ -184,7 +184,7 @@ fn an_agent_writes_to_another_chat_and_not_to_the_one_it_is_in() {
     let send = |target: &str| world.block_on(lent.send(&context, target, "tea is ready"));
     assert_eq!(send("fake:8"), Ok("fake:8".to_owned()));
     assert_eq!(world.chat("8").hears(1), ["tea is ready"]);
-    assert!(send("fake:7").unwrap_err().contains("the chat you are in"));
+    assert!(send("fake:7").unwrap_err().contains("the current chat"));
     assert!(send("fak:8").unwrap_err().contains("did you mean"));
     assert!(send("local").is_err());
     assert!(send("terminal:once-1").unwrap_err().contains("nobody would receive this"));

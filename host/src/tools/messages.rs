@@ -20,11 +20,11 @@ impl Messenger for Lent {
         Box::pin(async move {
             let host = self.host()?;
             let Destination::Chat(address) = targets::resolve(&host, target, None).await? else {
-                return Err("`local` is no chat; name an instance".to_owned());
+                return Err("`local` is not a chat; use the name of an instance".to_owned());
             };
             let thread = address.chat.thread.as_deref().unwrap_or_default();
             if address.instance == context.source && address.chat.id == context.chat_id && thread == context.thread_id {
-                return Err("this is the chat you are in: what you answer goes there by itself".to_owned());
+                return Err("this is the current chat; your answer is delivered here automatically".to_owned());
             }
             let told = targets::shown_as(&address);
             let signature = reach::signature(&host, context, &address).await?;
@@ -33,11 +33,12 @@ impl Messenger for Lent {
             let delivery = compose(&host, &address.instance, address.chat, Purpose::Reply, text).await;
             if signature.is_some() && delivery.parts.len() > 1 {
                 return Err(format!(
-                    "the message is too long: with the name of its sender it has to fit into one message of {told}; \
-                     nothing was sent, send it in shorter pieces"
+                    "the message is too long: with the name of its sender it must fit into one message of {told}; \
+                     nothing was sent, so send it in shorter messages"
                 ));
             }
-            let id = host.store.owe(delivery.clone()).await.map_err(|error| format!("it is not written ({error})"))?;
+            let id =
+                host.store.owe(delivery.clone()).await.map_err(|error| format!("it could not be saved ({error})"))?;
             host.carry(vec![id], vec![delivery]).await;
             Ok(told)
         })

@@ -64,7 +64,7 @@ pub(super) fn below(signature: &str, text: &str) -> String {
 
 fn refusal(to: &Address) -> String {
     format!(
-        "{} is not a chat of this person, a home channel or a person who uses this host, so nothing was sent; ask an \
+        "{} is not a chat of this user, a home channel or another user of this host, so nothing was sent; ask an \
          admin of this host to send it",
         targets::shown_as(to)
     )
@@ -98,7 +98,7 @@ async fn is_of_person(host: &Host, person: Option<&str>, to: &Address) -> bool {
         match host.store.session(session).await {
             Ok(Some(row)) if row.owner.as_deref() == Some(person) => return true,
             Ok(_) => {}
-            Err(error) => tracing::warn!(%session, %error, "the owner of a conversation cannot be read"),
+            Err(error) => tracing::warn!(%session, %error, "owner of a conversation could not be read"),
         }
     }
     false
@@ -120,7 +120,7 @@ async fn is_of_user(host: &Host, to: &Address) -> bool {
         return true;
     }
     let known = host.store.known_chats(&to.instance).await;
-    let known = known.inspect_err(|error| tracing::warn!(%error, "the known chats cannot be read")).unwrap_or_default();
+    let known = known.inspect_err(|error| tracing::warn!(%error, "known chats could not be read")).unwrap_or_default();
     // A chat that an adapter has only listed was never seen.
     known.iter().any(|known| known.seen_ms > 0 && is_dm(&known.chat.kind) && known.chat.id == to.chat.id)
 }

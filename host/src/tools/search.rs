@@ -30,7 +30,7 @@ impl Search for Lent {
                 owner => host.store.search_owned(query, Some(owner), limit).await,
             };
             let hits: Vec<SearchHit> =
-                hits.map_err(|error| format!("the conversations cannot be searched ({error})"))?;
+                hits.map_err(|error| format!("the conversations could not be searched ({error})"))?;
             Ok(hits.into_iter().map(told).collect())
         })
     }

@@ -35,7 +35,7 @@ impl Wakes for Lent {
                 what: bounded(&host.live().masker.mask(what), WHAT_BYTES_MAX),
                 epoch: host.epoch,
             };
-            host.store.follow(watch).await.map_err(|error| format!("it is not remembered ({error})"))
+            host.store.follow(watch).await.map_err(|error| format!("it could not be saved ({error})"))
         })
     }
 
@@ -43,7 +43,7 @@ impl Wakes for Lent {
         Box::pin(async move {
             let row = self.host().ok()?.store.watch(id).await;
             let row =
-                row.inspect_err(|error| tracing::error!(id, %error, "whether somebody follows it cannot be read"));
+                row.inspect_err(|error| tracing::error!(id, %error, "watch of a background job could not be read"));
             row.ok()?.map(|row| Followed { upto: row.upto, told: row.told })
         })
     }
@@ -61,7 +61,7 @@ impl Wakes for Lent {
         Box::pin(async move {
             if let Ok(host) = self.host() {
                 // As above; the next run delivers news that is known already.
-                host.until_written("that nobody follows it", || host.store.forget_watch(id)).await;
+                host.until_written("the end of a watch", || host.store.forget_watch(id)).await;
             }
         })
     }
@@ -73,7 +73,7 @@ pub(crate) async fn tell(host: &Arc<Host>, news: &News) {
         Ok(Some(row)) => row,
         Ok(None) => return,
         Err(error) => {
-            tracing::error!(id = news.id, %error, "news cannot be told; the next start tells what is missing");
+            tracing::error!(id = news.id, %error, "update of a background job could not be reported; the next start reports it");
             return;
         }
     };
@@ -87,7 +87,7 @@ pub(crate) async fn tell(host: &Arc<Host>, news: &News) {
     };
     let wake = wake.row(host);
     let told = WatchTold { id: row.id, before: row.told, upto: news.upto, last: news.last, wake: wake.clone() };
-    let inbox = host.until_written("what wakes a session", || host.store.tell(told.clone())).await.flatten();
+    let inbox = host.until_written("a wake-up", || host.store.tell(told.clone())).await.flatten();
     if let Some(inbox) = inbox {
         written(host, inbox, wake).await;
     }

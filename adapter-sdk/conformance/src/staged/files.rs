@@ -35,7 +35,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
 
     fn fetches(&self) -> Holds {
         let fetches = self.manifest.capabilities.fetch;
-        if fetches { Ok(()) } else { Err(No::Skipped("it fetches no files later".to_owned())) }
+        if fetches { Ok(()) } else { Err(No::Skipped("the adapter does not fetch files on demand".to_owned())) }
     }
 
     async fn fetch(&mut self, file: Attachment) -> Result<Attachment, No> {

@@ -96,9 +96,10 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
                 return Err(why.clone());
             }
             if now() > until {
-                return Err(
-                    last.map_or_else(|| "no link".to_owned(), |error| format!("no link, {}", words::link(&error)))
-                );
+                return Err(last.map_or_else(
+                    || "not connected".to_owned(),
+                    |error| format!("not connected: {}", words::link(&error)),
+                ));
             }
             last = self.connect().await.err();
             if !self.is_up {
@@ -118,9 +119,9 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
             match self.next(left).await {
                 Some(Said::Event(event)) if event.text == text => return Ok((*event, before)),
                 Some(Said::Event(event)) => before.push(*event),
-                Some(Said::Refused(why)) => return Err(format!("an event that every host refuses: {why}")),
+                Some(Said::Refused(why)) => return Err(format!("an invalid event: {why}")),
                 Some(Said::Lost(_) | Said::Other) => {}
-                None if left.is_zero() => return Err(format!("no event says \"{text}\"")),
+                None if left.is_zero() => return Err(format!("no event with the text \"{text}\"")),
                 None => {}
             }
         }
@@ -156,7 +157,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
                 return Ok(error);
             }
         }
-        Err("it goes on trying".to_owned())
+        Err("the adapter keeps retrying".to_owned())
     }
 
     pub(super) async fn shut_down(&mut self) -> Result<(), String> {

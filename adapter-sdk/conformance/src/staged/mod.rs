@@ -16,60 +16,45 @@ use crate::{Case, Outcome, Subject, Verdict, Watch, words};
 
 /// All staged cases, in the order in which they run.
 pub const STAGED_CASES: &[Case] = &[
-    Case { id: "connects", sentence: "`connect` is answered OK and the link stays" },
-    Case {
-        id: "inbound-is-one-event",
-        sentence: "what somebody writes becomes one event that says who, where and what",
-    },
+    Case { id: "connects", sentence: "`connect` is answered OK and the connection stays open" },
+    Case { id: "inbound-is-one-event", sentence: "a message becomes one event with its sender, chat and text" },
     Case { id: "repeated-inbound-is-one-event-id", sentence: "a change that is delivered twice has one event id" },
-    Case { id: "own-echo-is-no-event", sentence: "what the account itself wrote starts nothing" },
-    Case { id: "bots-are-marked", sentence: "the event of another bot says that it is one" },
-    Case { id: "file-comes-when-asked-for", sentence: "a file that an event names comes whole once it is asked for" },
+    Case { id: "own-echo-is-no-event", sentence: "a message of the own account causes no event" },
+    Case { id: "bots-are-marked", sentence: "the event of another bot is marked as one of a bot" },
+    Case { id: "file-comes-when-asked-for", sentence: "a file that an event names is fetched completely on request" },
     Case {
         id: "file-that-is-gone-is-told",
-        sentence: "a file that cannot be had is answered with a note, and no error",
+        sentence: "a file that cannot be fetched is answered with a note, not with an error",
     },
     Case {
         id: "refused-file-keeps-its-text",
-        sentence: "a message whose file is refused arrives as its text, which names the file",
+        sentence: "a message with a rejected file arrives as text that names the file",
     },
     Case {
         id: "handoff-thread-is-its-messages-chat",
         sentence: "the descriptor of a handoff thread equals that of the next message from it",
     },
     Case { id: "handoff-thread-is-shared", sentence: "two people in a handoff thread write in the same chat" },
-    Case { id: "handoff-key-opens-one-thread", sentence: "the same key opens no second thread" },
+    Case { id: "handoff-key-opens-one-thread", sentence: "the same key does not open a second thread" },
     Case {
         id: "named-chat-is-its-messages-chat",
-        sentence: "the chat that a target is read as equals that of the messages from it",
+        sentence: "the chat that a target resolves to equals the chat of its messages",
     },
-    Case { id: "text-at-the-limit-arrives-whole", sentence: "a text as long as declared, in its unit, arrives whole" },
-    Case { id: "text-beyond-the-limit-is-not-split", sentence: "`send` makes one message or none of what is too long" },
-    Case { id: "flood-wait-is-told", sentence: "a message that is to come later is `not_sent` with the time" },
+    Case { id: "text-at-the-limit-arrives-whole", sentence: "a text of the declared maximum length arrives complete" },
     Case {
-        id: "broken-server-is-not-delivered",
-        sentence: "a message that met a broken server is `unknown` or `not_sent`",
+        id: "text-beyond-the-limit-is-not-split",
+        sentence: "`send` turns a text that is too long into one message or none",
     },
-    Case {
-        id: "malformed-news-is-survived",
-        sentence: "after something that is not understood the next message comes",
-    },
-    Case { id: "cut-link-comes-back", sentence: "after the link was cut the next message comes" },
-    Case {
-        id: "silence-is-noticed",
-        sentence: "a platform that says nothing any more is noticed within the promised time",
-    },
-    Case { id: "call-without-answer-is-cancelled", sentence: "a `send` that nobody answers ends when it is cancelled" },
-    Case {
-        id: "expired-credential-is-fatal",
-        sentence: "a credential that is not accepted is fatal and says what to do",
-    },
-    Case { id: "connects-again", sentence: "the same instance connects once everything works again" },
-    Case { id: "nothing-tells-a-secret", sentence: "no log record, answer or call to the host holds a secret" },
-    Case {
-        id: "shutdown-while-connected",
-        sentence: "shutdown is answered OK within its deadline while the link stands",
-    },
+    Case { id: "flood-wait-is-told", sentence: "a rate-limited message is `not_sent` with the time to wait" },
+    Case { id: "broken-server-is-not-delivered", sentence: "a message to a failing server is `unknown` or `not_sent`" },
+    Case { id: "malformed-news-is-survived", sentence: "the next message arrives after malformed data" },
+    Case { id: "cut-link-comes-back", sentence: "the next message arrives after a lost connection" },
+    Case { id: "silence-is-noticed", sentence: "a silent platform is detected within the declared time" },
+    Case { id: "call-without-answer-is-cancelled", sentence: "an unanswered `send` ends when it is cancelled" },
+    Case { id: "expired-credential-is-fatal", sentence: "a rejected credential is fatal and names the next step" },
+    Case { id: "connects-again", sentence: "the same instance connects again after the fault is fixed" },
+    Case { id: "nothing-tells-a-secret", sentence: "no log record, answer or call to the host contains a secret" },
+    Case { id: "shutdown-while-connected", sentence: "shutdown is answered OK within its deadline while connected" },
 ];
 
 /// The case that inspects the recorded calls and sends nothing to the instance.
@@ -100,7 +85,7 @@ pub async fn run_staged_watched<S: Subject, T: Stage>(
     let asked: Vec<Case> = STAGED_CASES.iter().filter(|case| watch.asks(case.id)).copied().collect();
     let manifest: Option<Manifest> = serde_json::from_slice(&subject.manifest()).ok();
     let Some(manifest) = manifest else {
-        let unread = |case| Outcome::new(case, Verdict::Failed("the manifest is not readable".into()));
+        let unread = |case| Outcome::new(case, Verdict::Failed("the manifest cannot be parsed".into()));
         return asked.into_iter().map(unread).inspect(|outcome| watch.tell(outcome)).collect();
     };
     let mut play = Play { link: Link::new(subject, stage), manifest, thread: None, sent: 0 };
@@ -110,7 +95,7 @@ pub async fn run_staged_watched<S: Subject, T: Stage>(
     let connects = STAGED_CASES.iter().filter(|case| case.id == CONNECTS && !asked.is_empty());
     for case in connects.chain(asked.iter().filter(|case| case.id != CONNECTS)) {
         let outcome = match no_link {
-            true => Outcome::new(*case, Verdict::Skipped("it does not connect".into())),
+            true => Outcome::new(*case, Verdict::Skipped("the instance does not connect".into())),
             false => play.outcome(*case, secrets).await,
         };
         no_link |= case.id == CONNECTS && outcome.failed();
@@ -208,7 +193,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
             "connects-again" => self.connects_again().await,
             NO_SECRET => self.no_secret(secrets),
             "shutdown-while-connected" => Ok(self.link.shut_down().await?),
-            other => Err(No::Skipped(format!("this list has no case `{other}`"))),
+            other => Err(No::Skipped(format!("unknown case `{other}`"))),
         }
     }
 
@@ -226,7 +211,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
             self.link.stage.tell(&json!({ "inbound": { "chat": chat, "from": from, "text": text } }))?;
             let (event, before) = self.link.event_of(text).await?;
             if let Some(other) = before.first() {
-                return Err(format!("an event more: {}", shown(other)).into());
+                return Err(format!("an additional event: {}", shown(other)).into());
             }
             let says_all = event.kind == EventKind::Message && !event.sender.id.is_empty() && !event.sender.is_bot;
             if !says_all {
@@ -270,17 +255,17 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         let event = self.heard(json!({ "chat": opened, "from": 1, "text": "the first in the thread" })).await?;
         let same = event.chat == opened;
         self.thread = Some((opened.clone(), event.chat.clone()));
-        if same { Ok(()) } else { Err(format!("{} is opened, {} comes", json!(opened), json!(event.chat)).into()) }
+        if same { Ok(()) } else { Err(format!("opened: {}; received: {}", json!(opened), json!(event.chat)).into()) }
     }
 
     async fn thread_is_shared(&mut self) -> Holds {
-        let Some((opened, first)) = self.thread.clone() else { return Err(No::Skipped("no thread was opened".into())) };
+        let Some((opened, first)) = self.thread.clone() else { return Err(No::Skipped("no thread is open".into())) };
         let event = self.heard(json!({ "chat": opened, "from": 2, "text": "the second in the thread" })).await?;
         if event.chat == first { Ok(()) } else { Err(format!("{} and {}", json!(first), json!(event.chat)).into()) }
     }
 
     async fn key_opens_one(&mut self) -> Holds {
-        let Some((opened, _)) = self.thread.clone() else { return Err(No::Skipped("no thread was opened".into())) };
+        let Some((opened, _)) = self.thread.clone() else { return Err(No::Skipped("no thread is open".into())) };
         let again = self.open("certify").await?;
         if again == opened { Ok(()) } else { Err(format!("{} and {}", json!(opened), json!(again)).into()) }
     }
@@ -288,7 +273,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
     /// Opens a handoff thread in the group.
     async fn open(&mut self, key: &str) -> Result<Chat, No> {
         if !self.manifest.capabilities.create_handoff_thread {
-            return Err(No::Skipped("it opens no threads".to_owned()));
+            return Err(No::Skipped("the adapter does not open threads".to_owned()));
         }
         let home = self.heard(json!({ "chat": "group", "from": 1, "text": format!("the home of {key}") })).await?.chat;
         self.open_in(home, key).await
@@ -312,13 +297,13 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
     async fn silence(&mut self) -> Holds {
         let promised = self.manifest.capabilities.liveness.interval_s;
         if promised == 0 {
-            return Err(No::Skipped("it promises no time".to_owned()));
+            return Err(No::Skipped("the manifest declares no `interval_s`".to_owned()));
         }
         self.link.stage.tell(&json!({ "fault": { "kind": "silence" } }))?;
         let noticed = self.link.lost_within(std::time::Duration::from_secs(promised.into())).await;
         self.link.stage.tell(&json!({ "fault": { "kind": "none" } }))?;
         if !noticed {
-            return Err(format!("nothing was noticed for {promised} s").into());
+            return Err(format!("the silence was not detected within {promised} s").into());
         }
         self.heard(json!({ "chat": "dm", "from": 1, "text": "said after the silence" })).await?;
         Ok(())
@@ -342,14 +327,14 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
     fn no_secret(&self, secrets: &[String]) -> Holds {
         let secrets: Vec<&String> = secrets.iter().filter(|secret| !secret.is_empty()).collect();
         if secrets.is_empty() {
-            return Err(No::Skipped("its sample configuration holds no secret".to_owned()));
+            return Err(No::Skipped("the sample configuration contains no secret".to_owned()));
         }
         let told = self.link.told.iter().find(|(what, text)| {
             // The host stores only a hash of the locked credential.
             what != host_method::LOCK_CREDENTIAL && secrets.iter().any(|secret| text.contains(secret.as_str()))
         });
         match told {
-            Some((what, _)) => Err(format!("`{what}` holds a secret").into()),
+            Some((what, _)) => Err(format!("`{what}` contains a secret").into()),
             None => Ok(()),
         }
     }

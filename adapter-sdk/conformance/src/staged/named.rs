@@ -10,7 +10,7 @@ use super::{Holds, No, Play, Stage, Subject};
 impl<S: Subject, T: Stage> Play<'_, S, T> {
     pub(super) async fn named_chat_is_its_messages_chat(&mut self) -> Holds {
         if !self.manifest.capabilities.resolve_target {
-            return Err(No::Skipped("it reads no targets".to_owned()));
+            return Err(No::Skipped("the adapter does not resolve targets".to_owned()));
         }
         let mut is_read = false;
         for kind in ["dm", "group"] {
@@ -19,7 +19,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
         match is_read {
             true => self.thread_of_named().await,
-            false => Err(No::Skipped("it reads no chat of the stage by its id".to_owned())),
+            false => Err(No::Skipped("the adapter does not resolve the ids of the simulated chats".to_owned())),
         }
     }
 
@@ -37,7 +37,9 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         self.person_is_read(event, &base).await?;
         match others {
             None => Ok(false),
-            Some((word, chat)) => Err(format!("{word:?} is read as {}, {} comes", json!(chat), json!(base)).into()),
+            Some((word, chat)) => {
+                Err(format!("{word:?} resolves to {}; received: {}", json!(chat), json!(base)).into())
+            }
         }
     }
 
@@ -49,7 +51,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         for word in [event.sender.id.clone(), format!("@{}", event.sender.id)] {
             let read = self.read_as(&word).await.filter(|chat| chat.kind == ChatType::Dm);
             if let Some(chat) = read.filter(|chat| !is_same(chat, base)) {
-                return Err(format!("{word:?} is read as {}, {} comes", json!(chat), json!(base)).into());
+                return Err(format!("{word:?} resolves to {}; received: {}", json!(chat), json!(base)).into());
             }
         }
         Ok(())
@@ -76,11 +78,15 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         let Some(named) = named else { return Ok(()) };
         let opened = self.open_in(named, "certify-named").await?;
         if opened.kind == ChatType::Thread && opened.id != base.id && opened.parent.as_ref() != Some(&base.id) {
-            return Err(format!("{} names no parent; it lies in {}", json!(opened), json!(base)).into());
+            return Err(format!("{} has no parent; expected {}", json!(opened), json!(base)).into());
         }
         let said = json!({ "chat": opened, "from": 1, "text": "the first in the named thread" });
         let next = self.heard(said).await?.chat;
-        if next == opened { Ok(()) } else { Err(format!("{} is opened, {} comes", json!(opened), json!(next)).into()) }
+        if next == opened {
+            Ok(())
+        } else {
+            Err(format!("opened: {}; received: {}", json!(opened), json!(next)).into())
+        }
     }
 }
 

@@ -64,10 +64,10 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
 
     pub(super) async fn file_refused(&mut self) -> Holds {
         if !self.manifest.capabilities.media.outbound {
-            return Err(No::Skipped("it sends no files".to_owned()));
+            return Err(No::Skipped("the adapter does not send files".to_owned()));
         }
         let Some(dir) = self.link.media_dir() else {
-            return Err(No::Skipped("there is no folder of files".to_owned()));
+            return Err(No::Skipped("the test has no folder for files".to_owned()));
         };
         let path = dir.join("certify-refused");
         std::fs::write(&path, TEXT_OF_FILE).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -103,7 +103,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         let limit = &self.manifest.capabilities.text;
         let size = usize::try_from(limit.limit).unwrap_or(0).saturating_add(more);
         if limit.limit == 0 {
-            return Err(No::Skipped("it declares no limit".to_owned()));
+            return Err(No::Skipped("the manifest declares no limit".to_owned()));
         }
         let wide = match limit.unit {
             TextUnit::Utf16 => 2,

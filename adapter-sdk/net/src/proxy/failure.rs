@@ -62,13 +62,15 @@ fn why(error: &(dyn Error + 'static)) -> Option<&'static str> {
     // These errors are private to the client library and do not pass on their cause.
     let text = crate::error::sentence(error);
     if text.contains("error resolving for socks proxy") {
-        return Some("was not asked: the server's name has no address here; socks5h:// leaves names to the proxy");
+        return Some(
+            "was not used: the name of the server has no address here; use socks5h:// to resolve names at the proxy",
+        );
     }
     if text.contains("dns error") {
         return Some("cannot be found: its name has no address");
     }
     if text.contains("authorization required") || text.contains("auth failed") || text.contains("No acceptable") {
-        return Some("requires other credentials; write them as scheme://user:password@host:port");
+        return Some("rejected the credentials; set them as scheme://user:password@host:port");
     }
     if text.contains("tunnel error: unsuccessful") {
         return Some("refused to connect to the server");

@@ -44,7 +44,7 @@ pub(super) async fn open(proxy: &Url, url: &Url) -> Result<TcpStream, NetError> 
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
         if answer.len() == ANSWER_BYTES_MAX {
-            return Err(failed(Step::Connect, "sent no end of its answer"));
+            return Err(failed(Step::Connect, "sent an incomplete response"));
         }
         // Byte by byte: what follows belongs to the websocket.
         answer.push(stream.read_u8().await.map_err(lost)?);
@@ -52,10 +52,10 @@ pub(super) async fn open(proxy: &Url, url: &Url) -> Result<TcpStream, NetError> 
     match status(&answer) {
         Some(200..=299) => Ok(stream),
         Some(407) => {
-            Err(failed(Step::Connect, "requires other credentials; write them as scheme://user:password@host:port"))
+            Err(failed(Step::Connect, "rejected the credentials; set them as scheme://user:password@host:port"))
         }
         Some(_) => Err(failed(Step::Connect, "refused to connect to the server")),
-        None => Err(failed(Step::Connect, "did not answer as an HTTP proxy")),
+        None => Err(failed(Step::Connect, "is not an HTTP proxy")),
     }
 }
 

@@ -101,7 +101,7 @@ async fn an_encrypted_request_asks_an_http_proxy_for_a_tunnel() {
     for (status, sentence) in [
         ("403 Forbidden", "refused to connect to the server"),
         ("502 Bad Gateway", "refused to connect to the server"),
-        ("407 Proxy Authentication Required", "requires other credentials"),
+        ("407 Proxy Authentication Required", "rejected the credentials"),
     ] {
         let (address, mut requests) = serve(vec![answer(status, "", b"")]).await;
         let options = through(format!("http://{address}"));

@@ -63,7 +63,7 @@ async fn a_self_signed_certificate_of_the_ca_file_is_that_servers_own_and_nobody
     };
     for trusted in [None, Some(OTHER)] {
         let detail = refused(format!("https://{address}/"), trusted).await;
-        assert!(detail.contains("into `ca_file`"), "{detail}");
+        assert!(detail.contains("set `ca_file`"), "{detail}");
     }
     // Another name of this machine, which is missing in the certificate.
     let detail = refused(format!("https://127.0.0.2:{}/", address.port()), Some(CERTIFICATE)).await;

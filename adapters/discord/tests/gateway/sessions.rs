@@ -213,11 +213,11 @@ fn a_file_is_fetched_once_the_host_asks_where_its_message_says_that_it_lies_now(
     // The file arrived; a host without a media folder reports that it cannot store it.
     assert!(note(0).contains("media_dir"), "{}", note(0));
     let moved = note(1);
-    assert!(moved.contains("may not be fetched") && was_asked(&lines, "messages/1002"), "{moved}");
-    assert_eq!(note(2), "the server answered with status 404");
+    assert!(moved.contains("is not allowed") && was_asked(&lines, "messages/1002"), "{moved}");
+    assert_eq!(note(2), "the server responded with status 404");
     let unknown = Attachment::away("nonsense", AttachmentKind::File, "a/b", "x", 0);
     let answer = host.call("fetch", &FetchCall::new(unknown, 30_000)).wait().ok::<Attachment>();
-    assert_eq!(answer.note.as_deref(), Some("it is not known any more where the file lies"));
+    assert_eq!(answer.note.as_deref(), Some("the location of the file is no longer known"));
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn a_file_is_fetched_once_the_host_asks_and_holds_up_no_delivery() {
     assert_eq!((whole.size, whole.name.as_str(), whole.media.is_some()), (6, "a", true), "{whole:?}");
     let looked_up = fetch(1);
     assert_eq!((looked_up.size, looked_up.name.as_str(), looked_up.mime.as_str()), (6, "a", "text/plain"));
-    assert_eq!(fetch(2).note.as_deref(), Some("the server answered with status 404"));
+    assert_eq!(fetch(2).note.as_deref(), Some("the server responded with status 404"));
     let external = &event.attachments[3];
     assert!(external.fetch.is_none() && external.note.as_ref().is_some_and(|note| note.contains("another service")));
 }

@@ -93,7 +93,7 @@ fn who_claims_no_signature_is_turned_away_before_the_body_and_takes_no_place() {
     let payload = json!({ "type": "event_callback", "team_id": "T1", "event": event });
     assert_eq!(request(&address, &payload, 0), 200);
     assert_eq!(host.next_event().text, "hello");
-    let told = host.logs().iter().filter(|line| line.message().contains("did not sign")).count();
+    let told = host.logs().iter().filter(|line| line.message().contains("without a valid Slack signature")).count();
     assert_eq!(told, 1, "anybody can make such a line");
 }
 
@@ -132,6 +132,6 @@ fn what_can_never_be_read_needs_not_come_again_and_a_limit_is_told() {
     let limited =
         json!({ "type": "app_rate_limited", "team_id": "T1", "minute_rate_limited": 1518467820, "api_app_id": "A1" });
     assert_eq!(request(&address, &limited, 0), 200);
-    host.wait_log("too much happens there");
+    host.wait_log("limits the events of a workspace");
     assert!(host.emitted().is_empty());
 }

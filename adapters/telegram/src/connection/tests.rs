@@ -218,10 +218,7 @@ fn values_that_cannot_be_meant_are_refused_when_the_configuration_is_read_and_no
     assert!(sentence.is_err_and(|sentence| sentence.contains("BotFather") && !sentence.contains("SECRET")));
     for (key, address) in [("base_url", "api.telegram.org"), ("base_url", "ftp://a.b"), ("file_url", "https://")] {
         let sentence = MockHost::check_config::<Telegram>(&json!({ "token": "1:A", key: address })).unwrap_err();
-        assert!(
-            sentence.starts_with(&format!("`{key}` cannot be used: ")) && sentence.contains("; write"),
-            "{sentence}"
-        );
+        assert!(sentence.starts_with(&format!("`{key}` cannot be used: ")) && sentence.contains("; use"), "{sentence}");
     }
     for mode in ["first", "all", "off"] {
         assert_eq!(MockHost::check_config::<Telegram>(&json!({ "token": "1:A", "reply_mode": mode })), Ok(()));
@@ -236,7 +233,7 @@ fn a_home_channel_that_can_be_no_chat_is_refused_before_anybody_writes_there() {
     }
     for home in ["general", "news:17", "-100:topic", "@"] {
         let sentence = judge(home).unwrap_err();
-        assert!(sentence.starts_with("`home_channel` is ") && sentence.contains("; write its number"), "{sentence}");
+        assert!(sentence.starts_with("`home_channel` is ") && sentence.contains("; use its number"), "{sentence}");
     }
     let both = MockHost::check_config::<Telegram>(&json!({ "token": "x", "home_channel": "general" })).unwrap_err();
     assert!(both.contains("BotFather") && both.contains("`home_channel`"), "{both}");

@@ -128,7 +128,7 @@ function drawList() {
     if (conversation.id === state.current) link.setAttribute("aria-current", "page");
     if (conversation.unread && conversation.id !== state.current) {
       const dot = make("span", "dot");
-      dot.title = "Something new";
+      dot.title = "New messages";
       dot.setAttribute("aria-label", "something new");
       dot.setAttribute("role", "img");
       link.append(dot);
@@ -136,7 +136,7 @@ function drawList() {
     nodes.push(make("li", "", link));
   }
   const others = [...state.sessions.values()].sort(newest);
-  if (others.length) head("Not open on this page");
+  if (others.length) head("From other chats");
   for (const session of others) {
     const link = make("a", "", make("span", "name", session.title || "Untitled"));
     link.href = `#${PAST}${encodeURIComponent(session.id)}`;
@@ -145,7 +145,7 @@ function drawList() {
     if (session.id === state.past) link.setAttribute("aria-current", "page");
     nodes.push(make("li", "", link));
   }
-  if (!nodes.length) nodes.push(make("li", "empty", "Your conversations will stand here."));
+  if (!nodes.length) nodes.push(make("li", "empty", "Your conversations will appear here."));
   list.replaceChildren(...nodes);
   drawTitle();
 }
@@ -162,7 +162,7 @@ function drawTitle() {
   document.title = shown?.title ? `${shown.title} – hermes-host` : "hermes-host";
   $("rename").hidden = $("delete").hidden = !shown;
   $("past").hidden = !state.past;
-  $("input").placeholder = state.past ? "Write a message to go on here" : "Write a message";
+  $("input").placeholder = state.past ? "Write a message to continue here" : "Write a message";
 }
 
 // ---------------------------------------------------------------- messages
@@ -247,7 +247,7 @@ function statusOf(entry) {
   const turn = state.turns.get(entry.inbox_id);
   if (turn?.state === "stopped") return "stopped";
   if (turn?.state === "waiting" && !turnsShown().includes(turn)) return "waiting";
-  return "delivered to host";
+  return "sent";
 }
 
 function drawStatuses() {
@@ -319,7 +319,7 @@ function choicesNode(entry) {
         await api("POST", `/api/conversations/${state.current}/choices`, { entry: entry.id, ask: entry.choices.ask, option: option.id });
         button.classList.add("chosen");
       } catch (error) {
-        banner(`The answer was not taken: ${error.message}`, "bad", true);
+        banner(`The answer was not accepted: ${error.message}`, "bad", true);
         for (const other of node.children) other.disabled = false;
       }
     });
@@ -332,7 +332,7 @@ function choicesNode(entry) {
 function turnNode(turn) {
   const node = make("article", "msg agent live");
   node.dataset.turn = turn.inbox_id;
-  node.setAttribute("aria-label", "Answer being written");
+  node.setAttribute("aria-label", "The agent is answering");
   // The finished answer is read out, not each piece of it.
   node.setAttribute("aria-live", "off");
   fillTurn(node, turn);
@@ -493,7 +493,7 @@ async function open(id) {
   } catch (error) {
     if (token === state.opening) {
       state.held = null;
-      banner(`The conversation cannot be read: ${error.message}`, "bad");
+      banner(`The conversation cannot be loaded: ${error.message}`, "bad");
     }
   }
   focusInput();
@@ -516,7 +516,7 @@ async function openPast(id) {
     drawLog();
     toEnd();
   } catch (error) {
-    if (token === state.opening) banner(`The conversation cannot be read: ${error.message}`, "bad", true);
+    if (token === state.opening) banner(`The conversation cannot be loaded: ${error.message}`, "bad", true);
   }
 }
 
@@ -576,7 +576,7 @@ async function check() {
   try {
     const response = await fetch("/api/state");
     if (response.status === 401) {
-      banner("This page's link is not valid any more. Open the link that hermes-host printed.", "bad");
+      banner("The link of this page is no longer valid. Open the link that hermes-host webchat link prints.", "bad");
       return;
     }
     if (response.ok) { listen(); return; }
@@ -726,9 +726,9 @@ async function stop() {
   if (!runs()) return;
   try {
     const { stopped } = await api("POST", `/api/conversations/${state.current}/stop`);
-    if (!stopped) banner("There was nothing to stop any more.", "", true);
+    if (!stopped) banner("Nothing was running any more.", "", true);
   } catch (error) {
-    banner(`It could not be stopped: ${error.message}`, "bad", true);
+    banner(`Stopping failed: ${error.message}`, "bad", true);
   }
 }
 
@@ -960,19 +960,19 @@ $("rename").addEventListener("click", async () => {
   try {
     const kept = await api("PATCH", address, { title: name });
     if (kept.title && kept.title !== name) banner(`“${name}” is taken; it is called “${kept.title}”.`, "", true);
-  } catch (error) { banner(`It was not renamed: ${error.message}`, "bad", true); }
+  } catch (error) { banner(`Renaming failed: ${error.message}`, "bad", true); }
 });
 
 $("delete").addEventListener("click", async () => {
   const now = shownNow();
   const address = now && addressOf(now);
   const past = state.past;
-  const sure = now && await ask({ title: "Delete this conversation?", text: `“${title(now)}” and what was said in it will be gone.`, yes: "Delete", danger: true });
+  const sure = now && await ask({ title: "Delete this conversation?", text: `“${title(now)}” and its messages will be deleted.`, yes: "Delete", danger: true });
   if (!sure) return;
   try {
     await api("DELETE", address);
     if (past && past === state.past) go("");
-  } catch (error) { banner(`It was not deleted: ${error.message}`, "bad", true); }
+  } catch (error) { banner(`Deleting failed: ${error.message}`, "bad", true); }
 });
 
 let paletteAt = 0;
@@ -1027,7 +1027,7 @@ function drawPalette() {
     node.addEventListener("click", () => takePalette(item));
     return node;
   }));
-  if (!items.length) $("palette-list").append(make("li", "none", "Nothing was found"));
+  if (!items.length) $("palette-list").append(make("li", "none", "No results"));
   $("palette-input").setAttribute("aria-activedescendant", `palette-${paletteAt}`);
   $(`palette-${paletteAt}`)?.scrollIntoView({ block: "nearest" });
 }
@@ -1086,7 +1086,7 @@ $("menu").addEventListener("click", () => showSidebar(!$("app").classList.contai
 $("shade").addEventListener("click", () => showSidebar(false));
 $("new").addEventListener("click", () => go(""));
 $("find").addEventListener("click", openPalette);
-$("older").addEventListener("click", () => openOlder().catch((error) => banner(`Earlier messages cannot be read: ${error.message}`, "bad", true)));
+$("older").addEventListener("click", () => openOlder().catch((error) => banner(`Earlier messages cannot be loaded: ${error.message}`, "bad", true)));
 $("to-end").addEventListener("click", toEnd);
 scroll.addEventListener("scroll", () => { $("to-end").hidden = atEnd(); }, { passive: true });
 
@@ -1132,7 +1132,7 @@ async function start() {
       await open(state.conversations.has(id) ? id : null);
     }
   } catch (error) {
-    banner(`The conversations cannot be read: ${error.message}`, "lost");
+    banner(`The conversations cannot be loaded: ${error.message}`, "lost");
     reconnect = setTimeout(start, 2000);
   }
 }

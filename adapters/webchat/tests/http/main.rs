@@ -344,7 +344,7 @@ fn a_page_that_others_can_reach_needs_the_names_under_which_it_is_opened() {
     assert_eq!(judge(json!({ "listen": "0.0.0.0:8643", "allowed_hosts": ["chat.example.org"] })), Ok(()));
     assert_eq!(judge(json!({ "listen": "[::1]:8643" })), Ok(()));
     let sentence = judge(json!({ "allowed_hosts": ["https://chat.example.org/"] })).expect_err("no browser sends that");
-    assert!(sentence.contains("write the name alone"), "{sentence}");
+    assert!(sentence.contains("use only the host name"), "{sentence}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn telling(setup: Setup, told: &Told) -> Setup {
         .answer("sessions.get", move |asked| {
             let list = get.lock().expect("the list");
             let found = list.iter().find(|session| session["id"] == asked["session_id"]);
-            found.cloned().ok_or_else(|| CallError::new("not_found", "there is no such session of this sender"))
+            found.cloned().ok_or_else(|| CallError::new("not_found", "this sender has no such session"))
         })
         .answer("sessions.history", move |_| Ok(history.clone()))
         .answer("sessions.rename", |asked| {

@@ -52,15 +52,15 @@ fn conditions_stand_together_and_against_each_other() {
 #[test]
 fn a_condition_that_cannot_be_read_is_refused_and_never_passed_over() {
     for (wrong, said) in [
-        (json!("opened"), "no condition"),
-        (json!({ "equals": 1 }), "names no field"),
-        (json!({ "field": "a" }), "not exactly one thing"),
-        (json!({ "field": "a", "equals": 1, "in": [1] }), "not exactly one thing"),
+        (json!("opened"), "is not a condition"),
+        (json!({ "equals": 1 }), "has no field"),
+        (json!({ "field": "a" }), "must have exactly one test"),
+        (json!({ "field": "a", "equals": 1, "in": [1] }), "must have exactly one test"),
         (json!({ "field": "a", "in_file": "x" }), "`in_file`"),
         (json!({ "field": "a", "in": 1 }), "in (a list)"),
-        (json!({ "field": "a", "regex": "(" }), "cannot be used"),
-        (json!({ "field": "a", "regex": "x{1000}{1000}{1000}" }), "cannot be used"),
-        (json!({ "all": {} }), "`all` is no list"),
+        (json!({ "field": "a", "regex": "(" }), "is invalid"),
+        (json!({ "field": "a", "regex": "x{1000}{1000}{1000}" }), "is invalid"),
+        (json!({ "all": {} }), "`all` must be a list"),
         ((0..40).fold(json!({ "field": "a", "exists": true }), |inner, _| json!({ "not": inner })), "deep"),
     ] {
         let why = Filter::read(&wrong).err().unwrap_or_else(|| panic!("{wrong} is read"));

@@ -61,8 +61,8 @@ fn what_is_wrong_costs_its_route_alone_and_is_said() {
     let said = routes.faults().unwrap();
     assert!(said.contains("a.json: route `bare` has no secret") && said.contains("promt"), "{said}");
     place.write("a.json", "{", 0o600);
-    assert!(routes.find_now("good").is_some(), "what it said before goes on");
-    assert!(routes.faults().unwrap().contains("goes on"));
+    assert!(routes.find_now("good").is_some(), "its previous routes stay active");
+    assert!(routes.faults().unwrap().contains("stay active"));
     place.write("a.json", &one("good", json!({})), 0o600);
     assert_eq!(routes.faults(), None);
 }
@@ -73,10 +73,10 @@ fn a_route_of_the_section_wins_and_a_name_counts_once() {
     let routes = place.routes();
     place.write("a.json", &one("fixed", json!({ "prompt": "mine" })), 0o600);
     assert_eq!(routes.find_now("fixed").unwrap().prompt, None);
-    assert!(routes.faults().unwrap().contains("stands in the section, too"));
+    assert!(routes.faults().unwrap().contains("also defined in plugins.toml"));
     place.write("a.json", &one("same", json!({})), 0o600);
     place.write("b.json", &one("same", json!({})), 0o600);
-    assert!(routes.faults().unwrap().contains("`same` stands in \"a.json\", too"));
+    assert!(routes.faults().unwrap().contains("`same` is also defined in \"a.json\""));
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn the_vector_of_standard_webhooks_is_accepted_within_its_age() {
         assert_eq!(at(sent_s, sent_s - 300, "svix", secrets), Ok(Some(id.to_owned())));
     }
     for now_s in [sent_s + 301, sent_s - 301] {
-        assert!(at(sent_s, now_s, "svix", &[secret]).unwrap_err().contains("too far"));
+        assert!(at(sent_s, now_s, "svix", &[secret]).unwrap_err().contains("differs too much"));
     }
     assert_eq!(at(sent_s + 1, sent_s, "svix", &[secret]), Err(WRONG), "the time is signed");
 }
@@ -95,10 +95,10 @@ fn the_two_plain_schemes_differ_in_that_one_knows_its_time() {
     };
     let now_s = NOW_MS / 1_000;
     assert_eq!(at(now_s - 300), Ok(Scheme::V2));
-    assert!(at(now_s - 301).unwrap_err().contains("too far"));
+    assert!(at(now_s - 301).unwrap_err().contains("differs too much"));
     assert!(judged(&route, &[("x-webhook-signature-v2", &v1)], "{}").is_err(), "without its time");
     let stamped = [("x-webhook-signature-v2", &*v1), ("x-webhook-timestamp", "soon")];
-    assert!(judged(&route, &stamped, "{}").unwrap_err().contains("cannot be read"));
+    assert!(judged(&route, &stamped, "{}").unwrap_err().contains("cannot be parsed"));
 }
 
 #[test]
@@ -192,7 +192,7 @@ trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
     ];
     let at = |now_s: i64| judge(&slack, &headers(&pairs), body.as_bytes(), now_s * 1_000).map(|signed| signed.scheme);
     assert_eq!(at(1_531_420_618), Ok(Scheme::Form));
-    assert!(at(1_531_420_618 + 301).unwrap_err().contains("too far"));
+    assert!(at(1_531_420_618 + 301).unwrap_err().contains("differs too much"));
 
     let now = (NOW_MS / 1_000).to_string();
     let stripe = route(&["whsec_test_secret"], "stripe");
@@ -203,7 +203,7 @@ trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
     assert_eq!(of(format!("t={now},v1={},v1={good},v0=aa", "0".repeat(64))), Ok(Scheme::Form));
     assert_eq!(of(format!("t={now},v0={good}")), Err(UNREAD));
     assert_eq!(of(format!("v1={good}")), Err(UNREAD));
-    assert!(of(format!("t=1,v1={good}")).unwrap_err().contains("too far"));
+    assert!(of(format!("t=1,v1={good}")).unwrap_err().contains("differs too much"));
 }
 
 #[test]

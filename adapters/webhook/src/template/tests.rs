@@ -48,11 +48,11 @@ fn without_a_template_the_payload_is_told_in_a_fence_that_it_cannot_close() {
 #[test]
 fn what_is_too_long_is_cut_and_says_so() {
     let long = said(Some("{a}"), json!({ "a": "ä".repeat(40_000) }));
-    assert!(long.ends_with("… (8003 characters more)") && long.starts_with("ää"), "{}", &long[long.len() - 60..]);
+    assert!(long.ends_with("… (8003 more characters)") && long.starts_with("ää"), "{}", &long[long.len() - 60..]);
     let ruled = said(Some("{a}{a}\n\nOnly comment."), json!({ "a": "x".repeat(40_000) }));
-    assert!(ruled.ends_with("characters more)\n\nOnly comment."), "what the operator wrote stands whole");
+    assert!(ruled.ends_with("more characters)\n\nOnly comment."), "what the operator wrote stands whole");
     assert!(ruled.chars().count() < 32_100);
     let list = said(Some("{a}"), json!({ "a": vec!["x"; 2_000] }));
-    assert!(list.chars().count() < 2_100 && list.contains("characters more)"));
+    assert!(list.chars().count() < 2_100 && list.contains("more characters)"));
     assert_eq!(cut("abc", 3), "abc");
 }

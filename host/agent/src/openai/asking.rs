@@ -34,7 +34,7 @@ const CHANGES_MAX: u32 = 12;
 const ERROR_BYTES_MAX: usize = 16 * 1024;
 
 /// Text before reasoning that is shown because there is no answer.
-const ONLY_REASONING: &str = "(The model gave only its reasoning and no answer:)\n\n";
+const ONLY_REASONING: &str = "(The model returned only its reasoning, without an answer:)\n\n";
 
 /// The model of a request, and the context of the turn.
 #[derive(Clone, Copy)]
@@ -128,7 +128,7 @@ impl Model {
             let asked = self.ask(&body.json, events, answer, patience).await;
             let failed = match asked {
                 Ok(()) if attempt.asks_again(answer) => {
-                    tracing::debug!(model, "the model gave an empty answer; it is asked again");
+                    tracing::debug!(model, "empty answer from the model; retrying");
                     tokio::time::sleep(attempt.backoff.next_delay()).await;
                     patience = self.patience();
                     continue;
@@ -162,7 +162,7 @@ impl Model {
                 model,
                 attempt.retries,
                 ?wait,
-                "the model endpoint failed before the answer began; retrying"
+                "request to the model endpoint failed before the answer started; retrying"
             );
             tokio::time::sleep(wait).await;
             attempt.refused = None;
@@ -193,27 +193,27 @@ impl Model {
         if with.usage && dislikes_stream_options(trouble) {
             self.takes_stream_options.store(false, Ordering::Relaxed);
         } else if with.offer.is_some() && dislikes_tools(trouble) {
-            tracing::warn!(model, "the model takes no tools; it is asked without them for a while");
+            tracing::warn!(model, "model does not support tools; sending requests without tools for a while");
             self.habits.refuses_tools(model);
         } else if let Trouble::ContextTooLong { words, .. } = trouble {
             let room = self.habits.was_too_long(model, body.tokens, words);
             if body.tokens <= room && !attempt.pictures.is_empty() {
                 attempt.pictures = Pictures::default();
             }
-            tracing::info!(model, tokens = body.tokens, room, "the conversation is longer than the model's window");
+            tracing::info!(model, tokens = body.tokens, room, "conversation exceeds the context window of the model");
         } else if with.effort && dislikes_effort(trouble) {
             // Applies to this model only; another one may accept it.
-            tracing::warn!(model, "the model takes no reasoning effort; it is asked without");
+            tracing::warn!(model, "model does not support reasoning effort; sending requests without it");
             attempt.effort = false;
         } else if !attempt.pictures.is_empty() && may_dislike_pictures(trouble) {
             // Retry without pictures. Only a refusal that mentions pictures disables them permanently.
             if names_pictures(trouble) {
-                tracing::warn!(model, "the endpoint takes no pictures; files are only named from here on");
+                tracing::warn!(model, "endpoint does not support images; sending only file names from now on");
                 self.takes_pictures.store(false, Ordering::Relaxed);
             }
             attempt.pictures = Pictures::default();
         } else if let Some(shape) = may_dislike_messages(trouble).and_then(|words| attempt.shape.after(words)) {
-            tracing::info!(model, ?shape, "the endpoint refused the messages; they are sent in another form");
+            tracing::info!(model, ?shape, "endpoint rejected the message format; retrying with another format");
             attempt.shape = shape;
         } else {
             return Reaction::Fail;

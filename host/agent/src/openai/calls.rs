@@ -70,7 +70,7 @@ impl Round<'_> {
     async fn run(&self, n: u32, call: &ToolCall, ready: &Result<Ready, String>) -> Message {
         let result = match ready {
             Err(why) if self.cut && json::object(&call.arguments).is_err() => ToolResult::failed(format!(
-                "{why}; the answer reached its length limit before the call was complete: call again with less"
+                "{why}; your answer reached its length limit before the call was complete; repeat the call with shorter arguments"
             )),
             Err(why) => ToolResult::failed(why),
             Ok(ready) => {
@@ -81,7 +81,7 @@ impl Round<'_> {
         };
         let text = bounded(&self.tools.ports().mask.mask(result.text), RESULT_BYTES_MAX);
         if let Err(why) = self.tools.ports().ledger.ended(self.turn(), n, text.clone()).await {
-            tracing::warn!(turn = %self.turn(), tool = %call.name, why, "the result of a tool is not written");
+            tracing::warn!(turn = %self.turn(), tool = %call.name, why, "tool result cannot be stored");
         }
         result_of(call, text)
     }
@@ -103,5 +103,5 @@ impl Round<'_> {
 }
 
 fn not_written(why: &str) -> String {
-    ToolResult::failed(format!("not run: the host could not write it down ({why})")).text
+    ToolResult::failed(format!("not run: the host could not record the call ({why})")).text
 }

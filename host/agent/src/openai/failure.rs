@@ -170,91 +170,91 @@ impl Trouble {
     fn told(&self, model: &str, path: &str) -> (String, String) {
         let (sentence, detail) = match self {
             Self::KeyRefused { status } => (
-                "The model endpoint did not accept the API key; the operator has to check api_key in [agent].".to_owned(),
-                format!("status {status}: the key was refused"),
+                "The model endpoint rejected the API key; ask the operator to check api_key in [agent].".to_owned(),
+                format!("status {status}: API key rejected"),
             ),
             Self::Forbidden { words } => (
-                "The model endpoint does not allow this request with its API key; the operator has to check the key's rights.".to_owned(),
+                "The API key does not permit this request to the model endpoint; ask the operator to check the permissions of the key.".to_owned(),
                 format!("status 403: {words}"),
             ),
             Self::NotFound { words } => (
-                format!("The model endpoint does not know the model \"{model}\"; the operator has to check model in [agent]."),
+                format!("The model endpoint does not know the model \"{model}\"; ask the operator to check model in [agent]."),
                 format!("status 404: {words}"),
             ),
             Self::NoSuchAddress { status, words } => (
-                format!("The model endpoint has nothing at {path} (status {status}); the operator has to check base_url in [agent], which usually ends in /v1."),
-                format!("status {status}: {words}; base_url in [agent] is wrong, it usually ends in /v1"),
+                format!("The model endpoint does not serve {path} (status {status}); ask the operator to check base_url in [agent], which usually ends in /v1."),
+                format!("status {status}: {words}; check base_url in [agent], which usually ends in /v1"),
             ),
             Self::QuotaUsedUp { words } => (
-                "The quota of the model account is used up; the operator has to see to it.".to_owned(),
+                "The model account is out of quota; ask the operator to top it up.".to_owned(),
                 format!("quota: {words}"),
             ),
             Self::Busy { retry_after, words } => (
                 match retry_after {
-                    Some(wait) => format!("The model is busy right now; please try again in {}.", spoken(*wait)),
-                    None => "The model is busy right now; please try again in a minute.".to_owned(),
+                    Some(wait) => format!("The model is busy. Please try again in {}.", spoken(*wait)),
+                    None => "The model is busy. Please try again in a minute.".to_owned(),
                 },
                 format!("status 429: {words}"),
             ),
             Self::ServerFailed { status, words, .. } => (
-                format!("The model endpoint has a fault of its own (status {status}); please try again later."),
+                format!("The model endpoint reported an internal error (status {status}). Please try again later."),
                 format!("status {status}: {words}"),
             ),
             Self::ContextTooLong { words } => (
-                "This message is too long for the model; please send less at once, or start a fresh conversation with /new.".to_owned(),
+                "This message is too long for the model. Please send a shorter one, or start a new conversation with /new.".to_owned(),
                 format!("context too long: {words}"),
             ),
             Self::Filtered { words } => (
-                "The content filter of the model endpoint withheld the answer.".to_owned(),
+                "The content filter of the model endpoint blocked the answer.".to_owned(),
                 format!("content filter: {words}"),
             ),
             Self::Refused { status, words } => (
-                format!("The model endpoint refused the request (status {status}); the operator finds its reason in the log."),
+                format!("The model endpoint rejected the request (status {status}); the operator can find the reason in the log."),
                 format!("status {status}: {words}"),
             ),
             Self::SaidError { words } => (
-                "The model endpoint reported an error instead of finishing its answer; please try again.".to_owned(),
+                "The model endpoint reported an error before the answer was complete. Please try again.".to_owned(),
                 format!("error in the answer: {words}"),
             ),
             Self::Unreachable { detail } => (
-                "The model endpoint cannot be reached; please try again later.".to_owned(),
+                "The model endpoint cannot be reached. Please try again later.".to_owned(),
                 detail.clone(),
             ),
             Self::NoAnswer { after } => (
-                format!("The model did not begin to answer within {}; please try again later.", spoken(*after)),
+                format!("The model did not start to answer within {}. Please try again later.", spoken(*after)),
                 format!("no answer within {after:?}"),
             ),
             Self::FellSilent { after } => (
-                format!("The model stopped in the middle of its answer and said nothing more for {}.", spoken(*after)),
-                format!("silent for {after:?} in the middle of the answer"),
+                format!("The model stopped in the middle of its answer and sent nothing more for {}.", spoken(*after)),
+                format!("no data for {after:?} in the middle of the answer"),
             ),
             Self::CutOff { detail } => (
-                "The connection to the model broke off before the answer was complete; please try again.".to_owned(),
+                "The connection to the model was lost before the answer was complete. Please try again.".to_owned(),
                 format!("cut off: {detail}"),
             ),
             Self::NotACompletion { why } => (
-                format!("The answer from {path} is not one of a chat model; the operator has to check base_url in [agent], which usually ends in /v1."),
+                format!("The response from {path} is not a chat completion; ask the operator to check base_url in [agent], which usually ends in /v1."),
                 format!("not a chat completion: {why}; check base_url in [agent], which usually ends in /v1"),
             ),
             Self::PieceTooLong { bytes_max } => (
-                "The model endpoint sent an answer that is too large to read.".to_owned(),
-                format!("one piece of the answer is longer than {bytes_max} bytes"),
+                "The answer of the model endpoint is too large.".to_owned(),
+                format!("a chunk of the answer exceeds {bytes_max} bytes"),
             ),
             Self::OnlyLength => (
-                "The model used up all its room before it answered; please ask for less at once.".to_owned(),
-                "finish_reason length without text".to_owned(),
+                "The model reached its length limit before it answered. Please ask for less at once.".to_owned(),
+                "finish_reason is length, but there is no text".to_owned(),
             ),
             Self::Empty => (
-                "The model answered without any text; please try again.".to_owned(),
+                "The model answered without any text. Please try again.".to_owned(),
                 "no text in the answer".to_owned(),
             ),
             Self::OnlyCalls => (
-                "The model used tools as often as it may and gave no answer; please ask for less at once.".to_owned(),
+                "The model reached the limit of tool calls without an answer. Please ask for less at once.".to_owned(),
                 "iterations_max reached without an answer".to_owned(),
             ),
             Self::ToolCall => (
-                "The model wanted to use a tool, and there are none here.".to_owned(),
-                "tool call although no tools were offered".to_owned(),
+                "The model called a tool, but no tools are available here.".to_owned(),
+                "tool call without offered tools".to_owned(),
             ),
         };
         (sentence, detail)

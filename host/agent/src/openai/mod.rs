@@ -89,14 +89,14 @@ impl OpenAi {
             .map_err(|error| BuildError::BaseUrl { why: error.to_string() })?;
         let key = config.api_key.as_ref().map(|key| key.expose().trim().to_owned()).unwrap_or_default();
         if is_default && key.is_empty() {
-            let mend = "set OPENAI_API_KEY, or name another endpoint in base_url";
+            let mend = "set OPENAI_API_KEY, or set base_url to another endpoint";
             return Err(BuildError::Missing { key: "api_key", runtime: "openai", mend });
         }
         let model = match config.model.as_deref().map(str::trim).filter(|model| !model.is_empty()) {
             Some(model) => model.to_owned(),
             None if is_default => DEFAULT_MODEL.to_owned(),
             None => {
-                let mend = "name a model that the endpoint of base_url has";
+                let mend = "set it to a model of the endpoint in base_url";
                 return Err(BuildError::Missing { key: "model", runtime: "openai", mend });
             }
         };
@@ -106,7 +106,7 @@ impl OpenAi {
         options.ca_file = config.ca_file.clone();
         options.proxy = config.proxy.clone();
         if !key.is_empty() && base.scheme() == "http" && !is_loopback(&base) {
-            tracing::warn!("[agent] base_url begins with http://: the API key travels unencrypted");
+            tracing::warn!("[agent] base_url uses http://; the API key is sent unencrypted");
         }
         Ok(Self(Arc::new(Model {
             client: http_client(&options).map_err(BuildError::Client)?,

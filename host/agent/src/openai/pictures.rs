@@ -76,7 +76,7 @@ fn data(path: &Path, mime: &str) -> Option<String> {
         }
         Ok(_) => None,
         Err(error) => {
-            tracing::debug!(%error, "a picture is not shown to the model");
+            tracing::debug!(%error, "image cannot be sent to the model");
             None
         }
     }

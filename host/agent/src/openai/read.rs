@@ -64,13 +64,13 @@ pub(super) async fn read(
             break form;
         }
         if start.len() > EVENT_BYTES_MAX {
-            return Err(Trouble::NotACompletion { why: "nothing but blanks" });
+            return Err(Trouble::NotACompletion { why: "only whitespace" });
         }
     };
     match form {
         Form::Json => read_json(body, start, answer, events, clock).await,
         Form::Stream => read_stream(body, &start, answer, events, clock).await,
-        Form::Other => Err(Trouble::NotACompletion { why: "neither JSON nor an event stream" }),
+        Form::Other => Err(Trouble::NotACompletion { why: "the response is neither JSON nor an event stream" }),
     }
 }
 
@@ -114,7 +114,7 @@ impl Body {
     async fn next(&mut self, clock: &Clock) -> Result<Option<Vec<u8>>, Trouble> {
         let unreadable = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::FileTooLarge => Trouble::PieceTooLong { bytes_max: BODY_BYTES_MAX },
-            _ => Trouble::NotACompletion { why: "the compressed body cannot be read" },
+            _ => Trouble::NotACompletion { why: "the compressed body cannot be decoded" },
         };
         loop {
             if self.ended {
@@ -187,7 +187,7 @@ async fn read_json(
         events.chunk(step.text).await;
     }
     if !answer.is_recognised() {
-        let why = if read.unreadable { "unreadable JSON" } else { "a JSON object without choices" };
+        let why = if read.unreadable { "the response is invalid JSON" } else { "the JSON object has no choices" };
         return Err(Trouble::NotACompletion { why });
     }
     // A single JSON completion is complete even without a finish reason.
@@ -235,12 +235,12 @@ async fn read_stream(
     }
     answer.skipped += stream.skipped;
     if answer.skipped > 0 {
-        tracing::debug!(skipped = answer.skipped, "the endpoint sent events that are no pieces of an answer");
+        tracing::debug!(skipped = answer.skipped, "ignored events that are not chunks of an answer");
     }
     events.chunk(answer.finish()).await;
     match () {
         () if !answer.is_recognised() && answer.skipped > 0 => {
-            Err(Trouble::NotACompletion { why: "an event stream without pieces of an answer" })
+            Err(Trouble::NotACompletion { why: "the event stream has no chunks of an answer" })
         }
         () if done || answer.end.is_some() => Ok(()),
         () => Err(Trouble::CutOff { detail: "the stream ended without a finish_reason".to_owned() }),

@@ -195,7 +195,7 @@ mod tests {
             said(&body),
             [
                 ("assistant".to_owned(), "answer".to_owned()),
-                ("user".to_owned(), "look\n[one picture of this message is not shown to you]".to_owned()),
+                ("user".to_owned(), "look\n[1 image of this message is omitted]".to_owned()),
             ]
         );
         assert!(!body.to_string().contains("secret thought"));

@@ -41,14 +41,14 @@ impl Judge<'_> {
                 "-C" => {
                     let Some(folder) = next else { return self.ask(ARGUMENTS) };
                     if !self.places.is_inside(&here, folder) {
-                        return self.ask("it works outside of the working folder");
+                        return self.ask("it works outside the working folder");
                     }
                     self.read(&here, folder, false);
                     at += 2;
                 }
                 "-c" if next.is_some_and(is_setting) => at += 2,
                 "--version" | "--help" => return,
-                _ => return self.ask("it gives git settings that may run commands"),
+                _ => return self.ask("it passes git settings that may run commands"),
             }
         }
         let rest = args.get(at..).unwrap_or_default();
@@ -58,7 +58,7 @@ impl Judge<'_> {
             Some((spec, count)) if count > 1 && command.known && !command.glob => {
                 self.arguments(&texts[..count].join(" "), spec, &rest[count - 1..], input);
             }
-            _ => self.ask("this command of git is not on the list of harmless ones"),
+            _ => self.ask("this git command is not on the list of harmless commands"),
         }
     }
 
@@ -107,7 +107,7 @@ impl Judge<'_> {
         for word in branches {
             let text = word.text.as_str();
             if !is_name(word) || text.starts_with(['+', ':']) || text.contains('*') {
-                return self.ask("it rewrites what others see");
+                return self.ask("it rewrites a published history");
             }
             let target = text.rsplit(':').next().unwrap_or_default();
             if is_shared(target) || text == "HEAD" && on_shared {
@@ -142,7 +142,7 @@ impl Judge<'_> {
             [key] if is_name(key) => {}
             [_, _] if reads => {}
             [_, value] if SETTINGS.contains(&key.as_str()) && value.known && !value.text.starts_with('!') => {}
-            _ => self.ask("it changes settings of git that may run commands"),
+            _ => self.ask("it changes git settings that may run commands"),
         }
     }
 }

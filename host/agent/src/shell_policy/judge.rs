@@ -23,8 +23,8 @@ const REASONS_MAX: usize = 4;
 const KIND: &str = "shell: ";
 
 const UNLISTED: Why = "it is not on the list of harmless commands";
-pub const ARGUMENTS: Why = "these arguments are not on the list of harmless ones";
-const TOO_LONG: Why = "it is too long to be read";
+pub const ARGUMENTS: Why = "its arguments are not on the list of harmless arguments";
+const TOO_LONG: Why = "it is too long to be analyzed";
 
 /// A reason for an approval.
 #[derive(Debug, PartialEq, Eq)]
@@ -284,7 +284,7 @@ impl<'r> Judge<'r> {
         if let Some(why) = self.places.read(folders, word, deep) {
             self.ask(why);
         } else if self.is_linked(&word.text) {
-            self.ask("it goes through a link that the command makes");
+            self.ask("it follows a link that the command creates");
         }
     }
 
@@ -294,7 +294,7 @@ impl<'r> Judge<'r> {
         } else if self.remote && !word.text.starts_with("/dev/") {
             self.ask("it writes on another machine");
         } else if self.is_linked(&word.text) {
-            self.ask("it goes through a link that the command makes");
+            self.ask("it follows a link that the command creates");
         }
         self.brought |= word.glob;
         self.written.push(word.text.clone());
@@ -331,7 +331,7 @@ impl<'r> Judge<'r> {
         let name = paths::system_program(path).unwrap_or(path);
         let base = path.rsplit('/').next().unwrap_or_default();
         if base.to_ascii_lowercase().contains("hermes-host") {
-            self.named("hermes-host", "it commands the host that runs this agent");
+            self.named("hermes-host", "it controls the host that runs this agent");
             return;
         }
         if let Some(hit) = named::find(&self.rules.patterns, base, args) {
@@ -396,7 +396,7 @@ impl<'r> Judge<'r> {
             "local" => match operands.first() {
                 Some(program) => self.script(program),
                 None if options.iter().any(|option| special::TELLS.contains(option)) => {}
-                None => self.ask("it runs a program that it reads from elsewhere"),
+                None => self.ask("it runs a program that it loads from elsewhere"),
             },
             "inside" => {
                 for word in &operands {
@@ -424,7 +424,7 @@ impl<'r> Judge<'r> {
                 break;
             }
             if word.may_be_option() && !harmless {
-                self.ask("a pattern of names may become an option");
+                self.ask("a file name pattern may expand to an option");
                 return None;
             }
             if !text.starts_with('-') || text.len() == 1 {
@@ -470,7 +470,7 @@ impl<'r> Judge<'r> {
             let program = text.contains("hermes-host") || source.glob && text.contains("her");
             let folder = text.starts_with('/') && (text.contains("/bin") || text.contains("/sbin"));
             if program || folder {
-                self.ask("it copies a program of the system");
+                self.ask("it copies a system program");
             }
             if text == "/dev/null" && name == "cp" {
                 self.ask("it empties a file");
@@ -494,7 +494,7 @@ impl<'r> Judge<'r> {
     pub fn inside(&mut self, here: &Folders, word: &Word) {
         let text = word.text.as_str();
         if text.contains("://") || text.starts_with(['@', '|']) || !self.places.is_inside(here, word) {
-            self.ask("it uses files outside of the working folder");
+            self.ask("it uses files outside the working folder");
         } else {
             self.read(here, word, false);
         }
@@ -515,7 +515,7 @@ impl<'r> Judge<'r> {
     /// Judges a script of the working folder that an interpreter runs.
     pub fn script(&mut self, word: &Word) {
         match word.text.as_str() {
-            "-" => self.ask("it runs a program that it reads from elsewhere"),
+            "-" => self.ask("it runs a program that it loads from elsewhere"),
             _ => self.local(word),
         }
     }

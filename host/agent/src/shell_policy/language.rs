@@ -20,10 +20,10 @@ const FAR: &str = " install uninstall deploy publish release destroy drop wipe p
 /// Commands of Django's `manage.py` that delete data or open a shell.
 const FLUSHES: &str = " flush reset_db sqlflush dbshell shell shell_plus ";
 
-const ELSEWHERE: &str = "it runs a program that it reads from elsewhere";
-const CODE: &str = "it runs code of another language";
+const ELSEWHERE: &str = "it runs a program that it loads from elsewhere";
+const CODE: &str = "it runs code in another language";
 const INSTALLS: &str = "it installs packages for the whole system, or from an unusual place";
-const REACHES: &str = "this step of a build may reach beyond the working folder";
+const REACHES: &str = "this build step may reach beyond the working folder";
 
 fn lists(list: &str, text: &str) -> bool {
     list.split_whitespace().any(|one| one == text)
@@ -101,7 +101,7 @@ impl Judge<'_> {
                 }
                 self.builds();
             }
-            _ => self.ask("it runs a module of Python that is not on the list of harmless ones"),
+            _ => self.ask("it runs a Python module that is not on the list of harmless modules"),
         }
     }
 
@@ -130,7 +130,7 @@ impl Judge<'_> {
                 }
                 self.builds();
             }
-            _ => self.ask("it changes the packages of Python"),
+            _ => self.ask("it changes Python packages"),
         }
     }
 
@@ -174,7 +174,7 @@ impl Judge<'_> {
         let Some((spec, count)) = programs::find(&texts).filter(|(_, count)| *count > 1) else {
             return match args {
                 [] => {}
-                _ => self.ask("this command of cargo is not on the list of harmless ones"),
+                _ => self.ask("this cargo command is not on the list of harmless commands"),
             };
         };
         let own = &args[count - 1..];
@@ -184,7 +184,7 @@ impl Judge<'_> {
         let is_lint = |word: &Word| word.text.starts_with('-') || is_name(word);
         let allowed = match texts[1] {
             "run" | "r" if own.iter().any(|word| word.text.contains("hermes-host")) => {
-                return self.named("hermes-host", "it commands the host that runs this agent");
+                return self.named("hermes-host", "it controls the host that runs this agent");
             }
             "run" | "r" | "test" | "t" | "bench" | "nextest" => true,
             "clippy" | "fmt" | "add" => {

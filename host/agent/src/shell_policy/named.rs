@@ -10,25 +10,25 @@ use super::word::Word;
 const COMMANDS: &[(&str, &str)] = &[
     ("rm|unlink|shred|srm|wipe|trash", "it deletes files"),
     ("rmdir", "it deletes folders"),
-    ("truncate", "it cuts files"),
+    ("truncate", "it truncates files"),
     ("install|rename|rsync", "it can overwrite files"),
-    ("dd|dcfldd|dc3dd", "it writes to files and devices byte by byte"),
+    ("dd|dcfldd|dc3dd", "it writes raw bytes to files and devices"),
     ("mkfs*|mkswap|wipefs|fdisk|sfdisk|cfdisk|parted|gdisk|sgdisk|blkdiscard|hdparm|nvme", "it changes a disk"),
-    ("chown|chgrp|setfacl|chattr", "it changes the owner or the rights of files"),
-    ("chmod -R|--recursive", "it changes the rights of whole folders"),
+    ("chown|chgrp|setfacl|chattr", "it changes the owner or the permissions of files"),
+    ("chmod -R|--recursive", "it changes the permissions of whole folders"),
     ("find -delete|-fprint*|-fls", "it deletes or writes files"),
     (
         "systemctl stop|start|restart|disable|enable|mask|unmask|kill|isolate|reboot|poweroff|halt|kexec|edit|set-default|revert|try-restart|reload|reload-or-restart|emergency|rescue|suspend|hibernate",
         "it changes services",
     ),
     ("service|rc-service|sv|initctl stop|start|restart|reload|disable|down|up|kill|force-*", "it changes services"),
-    ("shutdown|reboot|halt|poweroff|telinit|init|rtcwake", "it stops the machine"),
+    ("shutdown|reboot|halt|poweroff|telinit|init|rtcwake", "it shuts down the machine"),
     ("killall|pkill|skill|kill|fuser|xkill", "it ends processes"),
     ("loginctl terminate*|kill*|lock*", "it ends sessions"),
     ("git reset --hard|--merge|--keep", "it discards changes"),
     (
         "git push -f|--force|--force-with-lease|--force-if-includes|--mirror|--delete|--prune|-d|+*|:*",
-        "it rewrites what others see",
+        "it rewrites a published history",
     ),
     ("git clean -f|--force", "it deletes files"),
     ("git checkout|restore|switch -f|--force|--discard-changes|.|:/*|--", "it discards changes"),
@@ -41,7 +41,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("docker|podman|docker-compose rm|rmi|prune|kill|down|stop|restart", "it stops or removes containers"),
     ("kubectl|oc delete|drain|replace|scale|apply|patch|edit|cordon|restart|undo", "it changes a cluster"),
     ("helm uninstall|delete|install|upgrade|rollback", "it changes a cluster"),
-    ("terraform|tofu|pulumi|cdk destroy|apply|down|up|deploy", "it changes what is deployed"),
+    ("terraform|tofu|pulumi|cdk destroy|apply|down|up|deploy", "it changes deployed systems"),
     ("crontab -r|-e", "it changes scheduled commands"),
     (
         "useradd|userdel|usermod|groupadd|groupdel|groupmod|passwd|chpasswd|visudo|chsh|adduser|deluser",
@@ -51,7 +51,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("apt|apt-get|aptitude|dnf|yum|zypper|apk remove|purge|autoremove|erase|del", "it removes packages"),
     (
         "apt|apt-get|aptitude|dnf|yum|zypper|apk|snap|brew install|add|update|upgrade|dist-upgrade|full-upgrade",
-        "it changes packages of the system",
+        "it changes system packages",
     ),
     ("swapoff|umount|mount|losetup|cryptsetup|lvremove|vgremove|pvremove|zfs|zpool|btrfs|mdadm", "it changes a disk"),
     ("modprobe|insmod|rmmod", "it changes the kernel"),
@@ -60,7 +60,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("dropdb|dropuser|createdb|createuser|pg_restore", "it changes a database"),
     (
         "gh repo|release|issue|pr|secret|gist delete|create|edit|close|merge|archive|transfer|set|remove",
-        "it changes what others see",
+        "it changes published content",
     ),
 ];
 
@@ -74,7 +74,7 @@ pub struct Hit {
 
 /// Compares a command with the table and with the operator's patterns.
 pub fn find(own: &[String], name: &str, args: &[Word]) -> Option<Hit> {
-    let own = own.iter().map(|pattern| (pattern.as_str(), "the operator wants to be asked"));
+    let own = own.iter().map(|pattern| (pattern.as_str(), "the operator requires approval for it"));
     let mut hits = COMMANDS.iter().copied().chain(own).filter_map(|(pattern, why)| {
         let label = compare(pattern, name, args)?;
         Some(Hit { label, why: why.to_owned() })

@@ -62,14 +62,14 @@ pub enum Redirect {
 /// The reason for which a command cannot be parsed.
 pub type Unclear = &'static str;
 
-const NOT_PLAIN: Unclear = "it is not made of plain words";
-const NOT_READ: Unclear = "it cannot be read with certainty";
+const NOT_PLAIN: Unclear = "it does not consist of plain words";
+const NOT_READ: Unclear = "it cannot be parsed reliably";
 const NESTED: Unclear = "it is nested too deeply";
 
 /// Parses a command.
 pub fn parse(code: &str, values: Values<'_>) -> Result<Command, Unclear> {
     if code.len() > CODE_BYTES_MAX {
-        return Err("it is too long to be read");
+        return Err("it is too long to be analyzed");
     }
     if code.chars().any(is_odd) {
         return Err("it contains control characters");

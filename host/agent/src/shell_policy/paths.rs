@@ -214,7 +214,7 @@ impl<'r> Places<'r> {
         }
         folders.iter().find_map(|folder| {
             let parts = resolved(folder, &word.text);
-            let outside = "it runs a program outside of the working folder";
+            let outside = "it runs a program outside the working folder";
             if !self.inside(&parts) || parts.len() == self.root.len() {
                 return Some(outside);
             }
@@ -223,7 +223,7 @@ impl<'r> Places<'r> {
             self.host(&parts, false, false).or_else(|| {
                 let real = self.real(folder, &word.text)?;
                 if is_host(&real) {
-                    return Some("it commands the host that runs this agent");
+                    return Some("it controls the host that runs this agent");
                 }
                 (!self.is_really_inside(&real) && !is_environment).then_some(outside)
             })
@@ -289,10 +289,10 @@ impl<'r> Places<'r> {
 
     fn written(&self, parts: &[String], glob: bool) -> Option<Why> {
         if !self.inside(parts) {
-            return Some("it writes outside of the working folder");
+            return Some("it writes outside the working folder");
         }
         if parts.first().is_some_and(|first| SYSTEM.contains(&first.as_str())) && !self.given() {
-            return Some("it writes to a folder of the system");
+            return Some("it writes to a system folder");
         }
         let below = &parts[self.root.len().min(parts.len())..];
         let later = below.iter().any(|part| STARTED_LATER.iter().any(|name| fits(part, name, glob)));
@@ -300,7 +300,7 @@ impl<'r> Places<'r> {
             .windows(2)
             .any(|pair| fits(&pair[0], ".config", glob) && CONFIGURED.iter().any(|name| fits(&pair[1], name, glob)));
         if later || configured {
-            return Some("it writes a file from which programs start or take their settings");
+            return Some("it writes a file that starts or configures programs");
         }
         self.secret(parts, glob).or_else(|| self.host(parts, glob, false))
     }
@@ -338,7 +338,7 @@ impl<'r> Places<'r> {
         if named || hidden || system && !own {
             Some("it names a file that may hold secrets")
         } else {
-            (process || device).then_some("it reads a device, or what the system says of processes")
+            (process || device).then_some("it reads a device or process data of the system")
         }
     }
 
@@ -359,7 +359,8 @@ impl<'r> Places<'r> {
         };
         let home = is_above(&parts(self.user_home())) && !(self.inside(path) && self.given());
         let system = SECRET_PATHS.iter().any(|secret| is_above(&parts(secret)));
-        (is_above(&self.home) || home || system).then_some("it goes through a folder that holds the host's, or secrets")
+        (is_above(&self.home) || home || system)
+            .then_some("it traverses a folder that contains secrets or the host's data")
     }
 
     /// Returns the path with all links resolved, if the working folder exists.

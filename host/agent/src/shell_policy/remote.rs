@@ -26,9 +26,9 @@ const METADATA: [&str; 5] = ["169.254.", "metadata.google", "100.100.100.200", "
 const REDIS: &str = " get mget keys scan ping info dbsize ttl pttl type exists hget hgetall hkeys lrange llen smembers scard \
     zrange zcard strlen time lastsave echo ";
 
-const UPLOADS: &str = "it sends data, or does more than fetch";
-const ELSEWHERE: &str = "it runs statements that it reads from elsewhere";
-const CHANGES: &str = "it changes a database, or does more than read it";
+const UPLOADS: &str = "it sends data or does more than fetch";
+const ELSEWHERE: &str = "it runs statements that it loads from elsewhere";
+const CHANGES: &str = "it may change a database";
 
 fn lists(list: &str, text: &str) -> bool {
     list.split_whitespace().any(|one| one == text)
@@ -97,10 +97,10 @@ impl Judge<'_> {
             let text = word.text.to_ascii_lowercase();
             let scheme = text.split_once("://").map(|(scheme, _)| scheme);
             if scheme.is_some_and(|scheme| scheme != "http" && scheme != "https") || text.starts_with(['/', '@', '~']) {
-                return self.ask("it opens an address that is not of the web");
+                return self.ask("it opens an address that is not a web address");
             }
             if METADATA.iter().any(|name| text.contains(name)) {
-                return self.ask("it reads credentials of the machine");
+                return self.ask("it reads the credentials of the machine");
             }
         }
     }
@@ -146,7 +146,7 @@ impl Judge<'_> {
                 "-q" | "-T" | "-n" | "-4" | "-6" | "-v" | "-t" => 1,
                 "-p" | "-l" => 2,
                 "-o" if HARMLESS.iter().any(|name| value.starts_with(name)) => 2,
-                _ => return self.ask("it gives ssh settings that may run commands or open doors"),
+                _ => return self.ask("it passes ssh settings that may run commands or open connections"),
             };
         }
         let Some((host, command)) = args.get(at..).and_then(<[Word]>::split_first) else { return self.ask(ARGUMENTS) };
@@ -277,7 +277,7 @@ impl Judge<'_> {
         let plain = |word: &Word| word.known && (is_name(word) || word.text.starts_with("s3://") || word.quoted);
         let files = words.iter().any(|word| word.contains("file:") || word.contains("fileb:"));
         if !reads || !known || operands.iter().any(has_secret) || !args.iter().all(plain) || files {
-            self.ask("it changes a cloud, or reads its secrets");
+            self.ask("it changes cloud resources or reads their secrets");
         }
     }
 }

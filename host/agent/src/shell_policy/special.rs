@@ -181,7 +181,7 @@ impl Judge<'_> {
         };
         match entered {
             Ok(_) if operands.first().is_some_and(|word| self.is_linked(&word.text)) => {
-                self.ask("it goes through a link that the command makes");
+                self.ask("it follows a link that the command creates");
             }
             Ok(folders) => {
                 self.visited.extend(folders.iter().cloned());
@@ -265,7 +265,7 @@ impl Judge<'_> {
                     continue;
                 }
                 if !word.known || !letters.chars().all(|c| "euxlcn".contains(c)) {
-                    return self.ask("a shell runs commands that cannot be judged");
+                    return self.ask("a shell runs commands that cannot be analyzed");
                 }
                 code |= letters.contains('c');
                 continue;
@@ -276,7 +276,7 @@ impl Judge<'_> {
                 false => self.shell_script(word),
             };
         }
-        self.ask("a shell runs commands that it reads from elsewhere");
+        self.ask("a shell runs commands that it loads from elsewhere");
     }
 
     /// Judges a script of a shell, which searches `PATH` if the script is not in its folder.
@@ -351,7 +351,7 @@ impl Judge<'_> {
             let text = word.text.as_str();
             // The shell expands an unquoted pattern to names, and a name may be a test.
             if word.glob && !word.quoted && word.may_be_option() {
-                return self.ask("a pattern of names may become an option");
+                return self.ask("a file name pattern may expand to an option");
             }
             if lists(VALUED, text) {
                 at += 2;
@@ -389,7 +389,7 @@ impl Judge<'_> {
         while let Some(word) = rest.next() {
             let text = word.text.as_str();
             if !word.known || word.may_be_option() {
-                return self.ask("a pattern of names may become an option");
+                return self.ask("a file name pattern may expand to an option");
             }
             let bundle = match text.strip_prefix('-') {
                 Some(letters) if !letters.starts_with('-') && !letters.is_empty() => Some(letters),
@@ -463,7 +463,7 @@ impl Judge<'_> {
             !what.is_empty() && plain && !opens
         });
         if !mode.known || mode.text.starts_with('-') || !(numbers || symbols) {
-            return self.ask("it opens files to others");
+            return self.ask("it opens files to other users");
         }
         let written = self.written.clone();
         files.iter().for_each(|word| self.write(&here, word));
@@ -488,7 +488,7 @@ impl Judge<'_> {
             // system file.
             let far = !symbolic || text.starts_with(['/', '~']) || source.glob || !source.known;
             if text.contains("hermes-host") || far && !self.places.is_inside(&here, source) {
-                self.ask("it links to a file outside of the working folder");
+                self.ask("it links to a file outside the working folder");
             }
             linked.push(name(source));
         }
@@ -507,7 +507,7 @@ impl Judge<'_> {
         while let Some(word) = rest.next() {
             let text = word.text.as_str();
             if !word.known {
-                return self.ask("a program of sed is known only when it runs");
+                return self.ask("a sed program is known only when it runs");
             }
             let is_suffix = |text: &str| {
                 text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '~' | '_') || "bakorig".contains(c))
@@ -522,7 +522,7 @@ impl Judge<'_> {
                 _ if text.starts_with("-i.") && is_suffix(&text[2..]) => in_place = true,
                 _ if text.starts_with('-') && text.len() > 1 => return self.ask(ARGUMENTS),
                 _ if word.may_be_option() && !word.quoted => {
-                    return self.ask("a pattern of names may become an option");
+                    return self.ask("a file name pattern may expand to an option");
                 }
                 _ => files.push(word),
             }
@@ -535,7 +535,7 @@ impl Judge<'_> {
         }
         let edits = |script: &&Word| script.known && (!script.glob || script.quoted) && texts::sed_edits(&script.text);
         if !scripts.iter().all(edits) {
-            self.ask("a program of sed may run commands or write files");
+            self.ask("a sed program may run commands or write files");
         }
         let written = self.written.clone();
         for file in files {
@@ -567,7 +567,7 @@ impl Judge<'_> {
         }
         let Some((program, files)) = args.get(at..).and_then(<[Word]>::split_first) else { return self.ask(ARGUMENTS) };
         if !program.known || program.glob && !program.quoted || !texts::awk_prints(&program.text) {
-            return self.ask("a program of awk may run commands or write files");
+            return self.ask("an awk program may run commands or write files");
         }
         files.iter().for_each(|word| self.read(&here, word, false));
     }

@@ -42,7 +42,7 @@ fn an_approval_for_longer_is_named_after_what_is_dangerous() {
     assert_eq!(kind("git push -fu origin x"), "shell: git push -f");
     assert_eq!(kind("npm publish"), "shell: npm publish");
     assert_eq!(kind("cargo bench"), "shell: cargo bench", "the operator's own pattern");
-    assert!(judged("cargo bench").unwrap().why.contains("the operator wants to be asked"));
+    assert!(judged("cargo bench").unwrap().why.contains("the operator requires approval for it"));
     for once in ["$CMD x", "sudo rm x", "unknown-program", "rm x; unknown-program", "bash", "python3 -c x"] {
         assert_eq!(kind(once), "", "{once}: an approval covers only what was seen");
     }

@@ -103,12 +103,12 @@ impl End {
     pub fn words(self) -> String {
         match self {
             Self::Code(code) => match signal_of(code) {
-                Some(signal) => format!("ended with exit code {code}, which stands for {signal}"),
+                Some(signal) => format!("ended with exit code {code} ({signal})"),
                 None => format!("ended with exit code {code}"),
             },
-            Self::Signal(number) => format!("was ended by {}", signal_name(number)),
-            Self::Killed => "was killed, as it was asked for (SIGKILL)".to_owned(),
-            Self::Unknown => "has ended, and nobody knows how: it left no exit code".to_owned(),
+            Self::Signal(number) => format!("was terminated by {}", signal_name(number)),
+            Self::Killed => "was killed on request (SIGKILL)".to_owned(),
+            Self::Unknown => "has ended with an unknown exit code".to_owned(),
         }
     }
 
@@ -204,12 +204,12 @@ impl Process {
         if printed.dropped > 0 {
             let kept = PIECE_BYTES * PIECES_KEPT;
             shown = format!(
-                "[… {} bytes before this are gone; about the last {kept} are kept …]\n{shown}",
+                "[… {} earlier bytes were dropped; about the last {kept} are kept …]\n{shown}",
                 printed.dropped
             );
         }
         if printed.bytes.len() as u64 == POLLED_BYTES_MAX {
-            shown.push_str("\n[… there is more: poll again …]");
+            shown.push_str("\n[… more output is available; poll again …]");
         }
         shown
     }
@@ -279,8 +279,12 @@ impl Process {
         let written = opened.and_then(|mut input| input.write(text.as_bytes()));
         match written {
             Ok(count) if count == text.len() => Ok(()),
-            Ok(count) => Err(format!("{} took only {count} of {} bytes; it does not read on", self.id, text.len())),
-            Err(error) => Err(format!("{} cannot be written to ({error})", self.id)),
+            Ok(count) => Err(format!(
+                "{} accepted only {count} of {} bytes and does not read further input",
+                self.id,
+                text.len()
+            )),
+            Err(error) => Err(format!("cannot write to {} ({error})", self.id)),
         }
     }
 
@@ -346,13 +350,16 @@ impl Processes {
     ///
     /// The reason for which the process does not run.
     pub async fn start(&self, shell: &Shell, context: &TurnContext, new: NewProcess) -> Result<Arc<Process>, String> {
-        let folder = self.folder.as_ref().ok_or("there is no home folder for what runs in the background")?;
+        let folder =
+            self.folder.as_ref().ok_or("background processes are not available: the host has no home folder")?;
         let runs = |process: &Arc<Process>| !process.is_over();
         if self.of(context).iter().filter(|process| runs(process)).count() >= RUNNING_PER_SESSION_MAX {
-            return Err(format!("{RUNNING_PER_SESSION_MAX} processes of this conversation run already; end one first"));
+            return Err(format!(
+                "{RUNNING_PER_SESSION_MAX} processes of this conversation are already running; kill one first"
+            ));
         }
         if self.all().iter().filter(|process| runs(process)).count() >= RUNNING_MAX {
-            return Err(format!("{RUNNING_MAX} processes run already; try it later"));
+            return Err(format!("{RUNNING_MAX} processes are already running on this host; try again later"));
         }
         self.forget_old();
         let mark = group::mark(new.turn);
@@ -378,13 +385,13 @@ impl Processes {
             Err(error) => {
                 files.remove();
                 self.ports.wakes.forget(&record.id).await;
-                return Err(format!("it could not be started: {error}"));
+                return Err(format!("cannot start the command: {error}"));
             }
         };
         record.pid = child.id().unwrap_or_default();
         if let Err(error) = files.write(&record) {
             // The next run of the host finds the process by its mark.
-            tracing::warn!(process = %record.id, %error, "which process it is could not be written down");
+            tracing::warn!(process = %record.id, %error, "process record cannot be stored");
         }
         let followed = new.watch.map(|_| Followed::default());
         Ok(self.keep(record, files, Handle::Child(Box::new(child)), followed))

@@ -32,14 +32,14 @@ pub const LATER_PER_PERSON_MAX: usize = 4;
 pub const ITERATIONS_MAX: u32 = 20;
 
 /// Error of a task whose delegating helper was ended.
-const ENDED_WITH: &str = "the helper that handed it on was ended";
+const ENDED_WITH: &str = "the sub-agent that delegated the task was stopped";
 
 /// Longest task, in characters.
 const TASK_CHARS_MAX: usize = 16_000;
 
 /// Instructions of a helper in addition to its task.
-pub const HELPER: &str = "You are a helper. You get one task and whatever you need to know; nobody can be asked. Do it \
-    and answer with the result alone, complete and short.";
+pub const HELPER: &str = "You are a sub-agent. You receive one task with all the information you need, and there is \
+    no user to ask. Complete the task. Reply with the result only; be complete and concise.";
 
 /// A delegated task.
 #[derive(Clone, Debug)]
@@ -92,18 +92,17 @@ impl DelegateTask {
     }
 
     async fn hand_on(&self, context: &TurnContext, arguments: &Value, side: &ToolSide) -> Result<Value, String> {
-        let delegate = side.delegate.clone().ok_or("nobody is there to hand a task on to")?;
+        let delegate = side.delegate.clone().ok_or("delegation is not available in this turn; do the task yourself")?;
         if side.depth >= DEPTH_MAX {
-            return Err(format!("tasks are handed on {DEPTH_MAX} times at most; do it yourself"));
+            return Err(format!("tasks can be delegated at most {DEPTH_MAX} levels deep; do this one yourself"));
         }
         if side.helpers.fetch_add(1, Ordering::Relaxed) >= HELPERS_MAX {
             side.helpers.fetch_sub(1, Ordering::Relaxed);
-            return Err(format!("one turn hands on {HELPERS_MAX} tasks at most; do the rest yourself"));
+            return Err(format!("a turn can delegate at most {HELPERS_MAX} tasks; do the rest yourself"));
         }
         let goal = text(arguments, "goal");
         let known = text(arguments, "context");
-        let task =
-            if known.is_empty() { goal.to_owned() } else { format!("{goal}\n\nWhat you need to know:\n{known}") };
+        let task = if known.is_empty() { goal.to_owned() } else { format!("{goal}\n\nContext:\n{known}") };
         let delegated = Delegated { task, context: context.clone(), depth: side.depth + 1 };
         let wants_later = arguments["background"] == true;
         if wants_later && gate::delivers_later(context, &self.ports) {
@@ -129,11 +128,13 @@ impl DelegateTask {
     ) -> Result<Value, String> {
         let Ok(own) = self.room_of(context).try_acquire_owned() else {
             return Err(format!(
-                "{LATER_PER_PERSON_MAX} tasks of this person are worked on in the background already; try it later"
+                "{LATER_PER_PERSON_MAX} delegated tasks of this user are already running in the background; try again later"
             ));
         };
         let Ok(room) = Arc::clone(&self.later).try_acquire_owned() else {
-            return Err(format!("{LATER_MAX} tasks are worked on in the background already; try it later"));
+            return Err(format!(
+                "{LATER_MAX} delegated tasks are already running in the background on this host; try again later"
+            ));
         };
         // A task that a helper delegates ends with the helper.
         let stop = side.stop.child_token();
@@ -155,8 +156,8 @@ impl DelegateTask {
         });
         Ok(json!({
             "task": id,
-            "note": "a helper works on it; you are woken with its result. Where the tool task is there, its action \
-                give_up ends the helper.",
+            "note": "A sub-agent is working on the task; you will be notified of its result. To stop it, call \
+                task(action=\"give_up\") if that tool is available.",
         }))
     }
 }
@@ -183,8 +184,8 @@ impl Later {
             return ports.wakes.forget(&id).await;
         }
         let text = match end {
-            Ok(result) => format!("The task you handed on ({goal}) is done. Its result:\n{result}"),
-            Err(why) => format!("The task you handed on ({goal}) failed: {why}"),
+            Ok(result) => format!("The task you delegated ({goal}) is done. Its result:\n{result}"),
+            Err(why) => format!("The task you delegated ({goal}) failed: {why}"),
         };
         ports.wakes.tell(News { id, text, last: true, upto: 0 }).await;
     }
@@ -194,9 +195,9 @@ impl Tool for DelegateTask {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "delegate_task",
-            description: "Hands a task on to a helper with a history of its own and returns its result. The helper knows \
-                nothing of this conversation: tell it everything in `goal` and `context`. With background=true you go on \
-                at once and are woken with the result."
+            description: "Runs a task in a sub-agent with its own context and returns its result. The sub-agent does \
+                not see this conversation: put all required information into `goal` and `context`. With \
+                background=true the call returns at once, and you are notified of the result later."
                 .to_owned(),
             schema: json!({
                 "type": "object",

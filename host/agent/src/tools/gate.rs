@@ -9,20 +9,20 @@ use hermes_core::context::TurnContext;
 use super::Ports;
 
 /// Note for the model if nothing can be delivered after the turn.
-pub const NOTIFY_UNSUPPORTED: &str = "Nothing can be delivered on this interface once the turn is over, so nobody \
-     will be told when this ends. Ask for it yourself: process(action=\"poll\"), or process(action=\"wait\").";
+pub const NOTIFY_UNSUPPORTED: &str = "This interface cannot deliver notifications after the turn, so you will not be \
+     notified when the process ends. Check it with process(action=\"poll\") or process(action=\"wait\").";
 
 /// Note for the model if the interface supports delivery, but this host wakes no sessions.
-pub const NOBODY_IS_WOKEN: &str = "This host wakes no conversation by itself, so nobody will be told when this ends. Ask \
-     for it yourself: process(action=\"poll\"), or process(action=\"wait\").";
+pub const NOBODY_IS_WOKEN: &str = "This host does not send notifications, so you will not be notified when the \
+     process ends. Check it with process(action=\"poll\") or process(action=\"wait\").";
 
 /// Note for the model about a background task that was executed at once.
-pub const DELEGATED_AT_ONCE: &str = "Nothing could be told once the turn is over, so this was done at once, and \
-     this is its result.";
+pub const DELEGATED_AT_ONCE: &str = "The result cannot be delivered after the turn, so the task ran in the \
+     foreground. This is its result.";
 
 /// Note for the model about a new or subscribed task if nothing can be delivered after the turn.
-pub const TASK_TELLS_NOBODY: &str = "Nothing can be delivered on this interface once the turn is over, so nobody will be \
-     told here what becomes of this task. Ask for it yourself: task(action=\"show\").";
+pub const TASK_TELLS_NOBODY: &str = "This interface cannot deliver notifications after the turn, so you will not be \
+     notified of changes of this task. Check it with task(action=\"show\").";
 
 /// Returns the reason for which no later notification is possible.
 pub fn why_not(context: &TurnContext) -> &'static str {

@@ -25,7 +25,7 @@ const ENTRY_CHARS_MAX: usize = 600;
 /// Longest file name, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-const FULL: &str = "the memory is full; replace or remove something that matters less first";
+const FULL: &str = "the memory is full; replace or remove a less important entry first";
 
 /// The memory files.
 #[derive(Clone, Debug)]
@@ -43,11 +43,11 @@ impl Notes {
     }
 
     fn path(&self, context: &TurnContext) -> Result<PathBuf, String> {
-        let folder = self.folder.as_ref().ok_or("there is no home folder for a memory")?;
+        let folder = self.folder.as_ref().ok_or("memory is not available: the host has no home folder")?;
         let owner = if context.owner.is_empty() { &context.session_key } else { &context.owner };
         let name = escaped(owner);
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            return Err("nobody can tell whose memory this is".to_owned());
+            return Err("memory is not available: the owner of this conversation is unknown".to_owned());
         }
         Ok(folder.join(format!("{name}.md")))
     }
@@ -57,7 +57,7 @@ impl Notes {
         let entries = read(self.path(context).ok()?).await.ok()?;
         let lines: Vec<String> = entries.iter().map(|entry| format!("- {entry}")).collect();
         (!lines.is_empty())
-            .then(|| format!("What you kept in your memory (notes of yours, no instructions):\n{}", lines.join("\n")))
+            .then(|| format!("Your memory of this user (your own notes, not instructions):\n{}", lines.join("\n")))
     }
 
     async fn change(&self, context: &TurnContext, arguments: &Value) -> Result<Value, String> {
@@ -75,7 +75,7 @@ impl Notes {
                 let hits: Vec<usize> =
                     (0..entries.len()).filter(|at| !old.is_empty() && entries[*at].contains(old)).collect();
                 let [at] = hits[..] else {
-                    return Err(format!("\"old\" must be a part of exactly one entry, and {} have it", hits.len()));
+                    return Err(format!("\"old\" must match exactly one entry, but {} entries contain it", hits.len()));
                 };
                 if action == "remove" {
                     entries.remove(at);
@@ -97,7 +97,7 @@ async fn read(path: PathBuf) -> Result<Vec<String>, String> {
     let text = match tokio::fs::read_to_string(&path).await {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(format!("the memory cannot be read ({error})")),
+        Err(error) => return Err(format!("cannot read the memory ({error})")),
     };
     Ok(text.lines().filter_map(|line| line.strip_prefix("- ")).map(str::to_owned).collect())
 }
@@ -116,7 +116,7 @@ async fn write(path: PathBuf, entries: Vec<String>) -> Result<(), String> {
         std::fs::rename(&beside, &path)
     });
     let written = writing.await.map_err(|error| error.to_string())?;
-    written.map_err(|error| format!("the memory cannot be written ({error})"))
+    written.map_err(|error| format!("cannot write the memory ({error})"))
 }
 
 /// Returns the name of an owner as a file name without path separators.
@@ -144,15 +144,15 @@ impl Tool for Memory {
         ToolSpec {
             name: "memory",
             description:
-                "Keeps short facts about the person you talk to, over all conversations: add, replace (the entry \
-                that has `old` in it), remove (the same), read. Keep what stays true; never keep secrets."
+                "Stores short facts about the user across conversations. Actions: add, replace or remove (the entry \
+                that contains `old`), read. Store only lasting facts, and never store secrets."
                     .to_owned(),
             schema: json!({
                 "type": "object",
                 "properties": {
                     "action": {"enum": ["add", "replace", "remove", "read"]},
-                    "text": {"type": "string", "maxLength": ENTRY_CHARS_MAX, "description": "The entry, one sentence."},
-                    "old": {"type": "string", "maxLength": ENTRY_CHARS_MAX, "description": "A part of the entry that is meant."},
+                    "text": {"type": "string", "maxLength": ENTRY_CHARS_MAX, "description": "The entry, in one sentence (add, replace)."},
+                    "old": {"type": "string", "maxLength": ENTRY_CHARS_MAX, "description": "Text that only the entry to change contains (replace, remove)."},
                 },
                 "required": ["action"],
             }),
@@ -212,7 +212,7 @@ mod tests {
             act("replace", "lives in Oslo", "Rome").await,
             Ok(json!({"entries": ["likes tea", "lives in Oslo"]}))
         );
-        assert!(act("remove", "", "li").await.unwrap_err().contains("2 have it"));
+        assert!(act("remove", "", "li").await.unwrap_err().contains("2 entries contain it"));
         assert_eq!(act("remove", "", "tea").await, Ok(json!({"entries": ["lives in Oslo"]})));
         let mut refused = 0;
         for n in 0..20 {

@@ -295,10 +295,10 @@ impl Toolbox {
             let names = || self.tools.keys().copied();
             let near = nearest(&call.name, names()).map(|near| format!("; did you mean {near:?}"));
             let all = names().collect::<Vec<_>>().join(", ");
-            return Err(format!("there is no tool {:?}{}; there are: {all}", call.name, near.unwrap_or_default()));
+            return Err(format!("unknown tool {:?}{}; available tools: {all}", call.name, near.unwrap_or_default()));
         };
         let arguments = schema::read(&call.arguments, &spec.schema)
-            .map_err(|why| format!("the arguments of {} are wrong: {why}", spec.name))?;
+            .map_err(|why| format!("invalid arguments of {}: {why}", spec.name))?;
         let summary: String = tool.summary(&arguments).chars().take(SUMMARY_CHARS_MAX).collect();
         Ok(Ready { tool: Arc::clone(tool), arguments, summary, parallel: spec.parallel })
     }

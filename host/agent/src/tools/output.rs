@@ -40,7 +40,7 @@ impl Capture {
     pub fn shown(&self, mask: &dyn Mask, bytes_max: usize) -> String {
         let mut bytes = self.head.clone();
         if self.left_out > 0 {
-            bytes.extend_from_slice(format!("\n[… {} bytes left out …]\n", self.left_out).as_bytes());
+            bytes.extend_from_slice(format!("\n[… {} bytes omitted …]\n", self.left_out).as_bytes());
         }
         bytes.extend(&self.tail);
         bounded(&plain(&bytes, mask), bytes_max)
@@ -63,7 +63,7 @@ pub fn bounded(text: &str, bytes_max: usize) -> String {
     let room = bytes_max.saturating_sub(NOTE_BYTES);
     let head = floor(text, room * HEAD_PERCENT / 100);
     let tail = ceil(text, text.len() - (room - room * HEAD_PERCENT / 100));
-    format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])
+    format!("{}\n[… {} bytes omitted …]\n{}", &text[..head], tail - head, &text[tail..])
 }
 
 fn floor(text: &str, at: usize) -> usize {
@@ -105,7 +105,7 @@ mod tests {
         let shown = capture.shown(&*Ports::default().mask, 4_000);
         assert!(shown.len() <= 4_000, "{}", shown.len());
         assert!(shown.starts_with("line 0\n") && shown.ends_with("line 99999\n"), "{shown}");
-        assert!(shown.contains("bytes left out"));
+        assert!(shown.contains("bytes omitted"));
         capture.push(&vec![b'x'; 10 << 20]);
         assert!(capture.tail.len() <= KEPT_TAIL_BYTES);
     }

@@ -15,14 +15,14 @@ use crate::{Message, Role};
 
 /// Result of a call that a restart of the host interrupted.
 pub const UNKNOWN_OUTCOME: &str =
-    "interrupted, outcome unknown: the host was restarted while this ran. Look before you do it again.";
+    "interrupted, outcome unknown: the host restarted during this call. Check the current state before you repeat it.";
 
 /// Result of a call during which a person stopped the turn.
-pub const STOPPED_OUTCOME: &str =
-    "stopped, outcome unknown: the person stopped this turn while this ran. Look before you do it again.";
+pub const STOPPED_OUTCOME: &str = "stopped, outcome unknown: the user stopped the turn during this call. Check the current state before you repeat it.";
 
 /// Result of a call during which the turn ended for another reason.
-pub const CUT_OUTCOME: &str = "cut off, outcome unknown: this turn ended while this ran. Look before you do it again.";
+pub const CUT_OUTCOME: &str =
+    "cut off, outcome unknown: the turn ended during this call. Check the current state before you repeat it.";
 
 /// A call to be recorded in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -300,7 +300,7 @@ impl Default for Ports {
 
 struct NoShell;
 
-const NO_SHELL: &str = "there is no host behind this agent";
+const NO_SHELL: &str = "not available: this agent runs without a host";
 
 impl Ledger for NoShell {
     fn started(&self, _: TurnId, _: Vec<StartedCall>) -> BoxFuture<'_, Result<(), String>> {

@@ -43,9 +43,9 @@ impl Process {
         }
         let ids: Vec<&str> = own.iter().map(|process| process.id.as_str()).collect();
         Err(match (id.is_empty(), ids.is_empty()) {
-            (true, false) => format!("\"process\" is missing; there are: {}", ids.join(", ")),
-            (false, false) => format!("this conversation has no process {id:?}; there are: {}", ids.join(", ")),
-            (_, true) => "this conversation has no process in the background".to_owned(),
+            (true, false) => format!("\"process\" is missing; processes of this conversation: {}", ids.join(", ")),
+            (false, false) => format!("unknown process {id:?}; processes of this conversation: {}", ids.join(", ")),
+            (_, true) => "this conversation has no background process".to_owned(),
         })
     }
 
@@ -92,13 +92,13 @@ impl Process {
     ) -> Result<(), String> {
         let folder = self.shell.folder(context, "").unwrap_or_default();
         let command = process.shown(self.processes.ports(), 200);
-        let why = format!("It is written to the process {} (`{command}`).", process.id);
+        let why = format!("Input for the process {} (`{command}`).", process.id);
         // The lock is held until the input is written, so that two concurrent writes are judged together.
         let mut unfinished = process.unfinished.lock().await;
         let code = format!("{}{written}", unfinished.as_deref().unwrap_or_default());
         let unclear = match *unfinished {
-            None => Some("what was written to it before is not known any more"),
-            Some(_) if self.shell.is_unclear(&process.command, &folder) => Some("it may run whatever is written to it"),
+            None => Some("its earlier input is not known any more"),
+            Some(_) if self.shell.is_unclear(&process.command, &folder) => Some("it may execute its input"),
             Some(_) => None,
         };
         self.shell.approve_input(&code, &folder, unclear, &why, side).await?;
@@ -154,16 +154,17 @@ impl Tool for Process {
         ToolSpec {
             name: "process",
             description:
-                "Follows what `terminal` started with background=true: list; poll (state and new output); wait \
-                (until it ends, bounded); kill; write (text to its input, end a line with \\n)."
+                "Manages the background processes that `terminal` started. Actions: list; poll (returns state and new \
+                output); wait (until the process ends, at most `timeout`); kill; write (sends `text` to its input; \
+                end a line with \\n)."
                     .to_owned(),
             schema: json!({
                 "type": "object",
                 "properties": {
                     "action": {"enum": ["list", "poll", "wait", "kill", "write"]},
-                    "process": {"type": "string", "description": "Which one, as terminal called it."},
-                    "timeout": {"type": "integer", "minimum": 1, "maximum": WAIT_S_MAX, "description": "Seconds that `wait` waits."},
-                    "text": {"type": "string", "maxLength": WRITTEN_CHARS_MAX, "description": "What `write` writes."},
+                    "process": {"type": "string", "description": "Id of the process, as returned by terminal."},
+                    "timeout": {"type": "integer", "minimum": 1, "maximum": WAIT_S_MAX, "description": "Maximum wait of `wait`, in seconds."},
+                    "text": {"type": "string", "maxLength": WRITTEN_CHARS_MAX, "description": "Input for `write`."},
                 },
                 "required": ["action"],
             }),

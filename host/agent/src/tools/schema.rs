@@ -87,7 +87,11 @@ fn object(fields: &Map<String, Value>, schema: &Value, path: &str) -> Result<(),
                 let near = nearest(name, properties.keys().map(String::as_str));
                 let near = near.map(|near| format!("; did you mean {near:?}")).unwrap_or_default();
                 let all: Vec<&str> = properties.keys().map(String::as_str).collect();
-                return Err(format!("{:?} is no argument{near}; there are: {}", below(name), all.join(", ")));
+                return Err(format!(
+                    "unknown argument {:?}{near}; available arguments: {}",
+                    below(name),
+                    all.join(", ")
+                ));
             }
         }
     }
@@ -148,8 +152,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_told_so_that_it_can_be_mended() {
-        assert!(wrong("{").starts_with("they are not valid JSON"));
-        assert_eq!(wrong("[]"), "they are a list, not a JSON object");
+        assert!(wrong("{").starts_with("invalid JSON"));
+        assert_eq!(wrong("[]"), "expected a JSON object, not an array");
         assert_eq!(wrong("{}"), r#""command" is missing"#);
         assert_eq!(wrong(r#"{"command": 7}"#), r#""command" must be a string, not a number"#);
         assert_eq!(wrong(r#"{"command": "longer"}"#), r#""command" is longer than 5 characters"#);
@@ -165,6 +169,6 @@ mod tests {
             r#""items[0].done" must be a boolean, not a number"#
         );
         let made_up = wrong(r#"{"command": "x", "timeot": 1}"#);
-        assert!(made_up.contains(r#""timeot" is no argument; did you mean "timeout""#), "{made_up}");
+        assert!(made_up.contains(r#"unknown argument "timeot"; did you mean "timeout""#), "{made_up}");
     }
 }

@@ -40,8 +40,8 @@ impl Tool for SessionSearch {
         ToolSpec {
             name: "session_search",
             description:
-                "Finds what was said before, in earlier conversations with the same person. Any words are a query; \
-                all of them must occur."
+                "Searches earlier conversations with the same user. A message matches if it contains all words of \
+                `query`."
                     .to_owned(),
             schema: json!({
                 "type": "object",

@@ -11,7 +11,7 @@ use super::{Ports, Tool, ToolResult, ToolSide, ToolSpec, text};
 const TEXT_CHARS_MAX: usize = 8_000;
 
 /// Error for a message to the current chat.
-const HERE: &str = "this is the chat you are in: what you answer goes there by itself";
+const HERE: &str = "this is the current chat; your answer is delivered here automatically";
 
 /// The tool.
 pub struct SendMessage(Ports);
@@ -29,11 +29,11 @@ impl SendMessage {
         }
         match target.parse::<Target>().map_err(|error| error.to_string())? {
             Target::Origin => return Err(HERE.to_owned()),
-            Target::Local => return Err("`local` is no chat; name an instance".to_owned()),
+            Target::Local => return Err("`local` is not a chat; use the name of an instance".to_owned()),
             Target::Home { .. } | Target::Name { .. } | Target::Place { .. } => {}
         }
         let to = self.0.messenger.send(context, target, message).await?;
-        Ok(json!({"owed_to": to, "note": "it is delivered as soon as the platform takes it"}))
+        Ok(json!({"owed_to": to, "note": "The message is queued for delivery."}))
     }
 }
 
@@ -42,9 +42,9 @@ impl Tool for SendMessage {
         ToolSpec {
             name: "send_message",
             description:
-                "Sends a message to another chat: INSTANCE (its home channel), INSTANCE:CHAT, INSTANCE:CHAT:THREAD \
-                or INSTANCE:@NAME. Never use it to answer here. For a user the host puts their name above a message that \
-                other people read; do not add it yourself."
+                "Sends a message to another chat: INSTANCE (its home channel), INSTANCE:CHAT, INSTANCE:CHAT:THREAD or \
+                INSTANCE:@NAME. Do not use it to answer in the current chat. If other people read the message, the \
+                host adds the name of the user above it; do not add the name yourself."
                     .to_owned(),
             schema: json!({
                 "type": "object",

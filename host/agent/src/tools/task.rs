@@ -62,14 +62,14 @@ fn wish(arguments: &Value) -> Result<TaskWish, String> {
         said => Ok(said),
     };
     let only = |name: &str, goes_with: &str| match given(name) {
-        true if action != goes_with => Err(format!("{name:?} goes with {goes_with}, not with {action}")),
+        true if action != goes_with => Err(format!("{name:?} is valid for {goes_with} only, not for {action}")),
         _ => Ok(()),
     };
     only("title", "create")?;
     only("run", "create")?;
     only("timeout_minutes", "create")?;
     only("all", "list")?;
-    let task = || need("task", "the id of a task; list shows them");
+    let task = || need("task", "the id of a task (see list)");
     Ok(match action {
         "create" => TaskWish::Create {
             title: need("title", "a short name")?,
@@ -78,10 +78,10 @@ fn wish(arguments: &Value) -> Result<TaskWish, String> {
             timeout: arguments["timeout_minutes"].as_u64().map(|minutes| Duration::from_secs(minutes * 60)),
         },
         "claim" => TaskWish::Claim { task: task()? },
-        "update" => TaskWish::Update { task: task()?, note: need("text", "how far it is")? },
-        "block" => TaskWish::Block { task: task()?, why: need("text", "what it waits for")? },
+        "update" => TaskWish::Update { task: task()?, note: need("text", "a progress report")? },
+        "block" => TaskWish::Block { task: task()?, why: need("text", "the reason for the wait")? },
         "unblock" => TaskWish::Unblock { task: task()?, note: said("text") },
-        "complete" => TaskWish::Complete { task: task()?, result: need("text", "the result, in a few words")? },
+        "complete" => TaskWish::Complete { task: task()?, result: need("text", "a short result")? },
         "give_up" => TaskWish::GiveUp { task: task()?, why: need("text", "the reason")? },
         "archive" => TaskWish::Archive { task: task()? },
         "subscribe" => TaskWish::Subscribe { task: task()? },
@@ -89,7 +89,7 @@ fn wish(arguments: &Value) -> Result<TaskWish, String> {
         "show" => TaskWish::Show { task: task()? },
         other => {
             let near = nearest(other, ACTIONS).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
-            return Err(format!("there is no action {other:?}{near}"));
+            return Err(format!("unknown action {other:?}{near}"));
         }
     })
 }
@@ -99,12 +99,13 @@ impl Tool for Task {
         ToolSpec {
             name: "task",
             description:
-                "Keeps tasks that outlive this turn: each has an id, a title, a state and chats that are told. \
-                create makes one (this chat hears how it ends, and you are woken here); with run=true the host does it \
-                by itself at once, in a session of its own that knows nothing but title and text. claim takes one on \
-                before you work on it; update reports, block says what it waits for, unblock lets it go on; complete \
-                and give_up end it with a result or a reason; archive puts it away; subscribe lets this chat hear of \
-                it; list and show tell. Every action but create and list needs `task`, an id."
+                "Manages tasks that outlive this turn. A task has an id, a title, a state and subscribed chats. Actions: \
+                create (this chat and you are notified when the task ends; with run=true the host starts it at once in \
+                a separate session that sees only `title` and `text`); claim (before you work on a task); update \
+                (reports progress); block (with the reason for the wait); unblock (resumes the task); complete (with \
+                the result); give_up (with the reason); archive (hides a task); subscribe (notifies this chat of \
+                changes); list; show. All actions except create and list require `task`, the id. Reports, results and \
+                reasons go into `text`."
                     .to_owned(),
             schema: json!({
                 "type": "object",
@@ -234,10 +235,10 @@ mod tests {
             (json!({"action": "create"}), r#""title" is missing: create needs a short name"#),
             (json!({"action": "create", "title": "  "}), r#""title" is missing"#),
             (json!({"action": "complete", "text": "done"}), r#""task" is missing: complete needs the id of a task"#),
-            (json!({"action": "complete", "task": "t1"}), r#""text" is missing: complete needs the result"#),
-            (json!({"action": "block", "task": "t1"}), "needs what it waits for"),
-            (json!({"action": "claim", "task": "t1", "run": true}), r#""run" goes with create, not with claim"#),
-            (json!({"action": "show", "task": "t1", "all": true}), r#""all" goes with list"#),
+            (json!({"action": "complete", "task": "t1"}), r#""text" is missing: complete needs a short result"#),
+            (json!({"action": "block", "task": "t1"}), "needs the reason for the wait"),
+            (json!({"action": "claim", "task": "t1", "run": true}), r#""run" is valid for create only, not for claim"#),
+            (json!({"action": "show", "task": "t1", "all": true}), r#""all" is valid for list only"#),
         ];
         for (arguments, why) in cases {
             let answer = desk.call(arguments.clone(), true).await;

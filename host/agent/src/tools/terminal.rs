@@ -92,7 +92,7 @@ impl Shell {
             Some(home) => Path::new(home).join(wanted.trim_start_matches(['~', '/'])),
             None => base.join(wanted),
         };
-        if folder.is_dir() { Ok(folder) } else { Err(format!("there is no folder {}", folder.display())) }
+        if folder.is_dir() { Ok(folder) } else { Err(format!("the folder {} does not exist", folder.display())) }
     }
 
     /// Creates a command of this shell without arguments.
@@ -173,7 +173,7 @@ impl Shell {
     }
 
     async fn ask(&self, code: &str, danger: Danger, place: &str, why: &str, side: &ToolSide) -> Result<(), String> {
-        let needed = format!("it needed approval because of {}", danger.why);
+        let needed = format!("approval is required because {}", danger.why);
         let approval = Approval {
             kind: danger.kind,
             action: code.to_owned(),
@@ -182,12 +182,14 @@ impl Shell {
         };
         match side.events.ask(Ask::Approval(approval)).await {
             Answer::Approved(Verdict::Once | Verdict::Session | Verdict::Always) => Ok(()),
-            Answer::Denied { why: Some(why) } => Err(format!("not run: it was denied ({why}); {needed}")),
-            Answer::Denied { why: None } => {
-                Err(format!("not run: it was denied; {needed}. Do something else or ask why"))
+            Answer::Denied { why: Some(why) } => {
+                Err(format!("not run: the request for approval was denied ({why}); {needed}"))
             }
-            Answer::Unanswered => Err(format!("not run: nobody answered in time whether it may be; {needed}")),
-            _ => Err("not run: nobody is there who could approve it".to_owned()),
+            Answer::Denied { why: None } => Err(format!(
+                "not run: the request for approval was denied; {needed}. Try another way, or ask for the reason"
+            )),
+            Answer::Unanswered => Err(format!("not run: the request for approval was not answered in time; {needed}")),
+            _ => Err("not run: the command requires approval, and nobody can approve it here".to_owned()),
         }
     }
 }
@@ -212,7 +214,7 @@ impl Terminal {
             return Err("the command is empty".to_owned());
         }
         if code.contains('\0') {
-            return Err("a command cannot hold a NUL".to_owned());
+            return Err("the command contains a NUL character; remove it".to_owned());
         }
         let wanted = text(arguments, "cwd");
         let folder = self.shell.folder(context, wanted)?;
@@ -220,7 +222,7 @@ impl Terminal {
         let wants_news = arguments["notify_on_complete"] == true || arguments["watch_patterns"].is_array();
         let background = arguments["background"] == true;
         if wants_news && !background {
-            return Err("notify_on_complete and watch_patterns need background=true".to_owned());
+            return Err("notify_on_complete and watch_patterns require background=true".to_owned());
         }
         self.shell.approve(code, &folder, &root, !wanted.is_empty(), text(arguments, "why"), side).await?;
         if background {
@@ -243,7 +245,7 @@ impl Terminal {
         let shell = self.shell.command(context, folder, &mark);
         let started = group::start(shell, &self.shell.program, code, &mark);
         let group::Held { mut child, mut printed, lifeline } =
-            started.map_err(|error| format!("it could not be started: {error}"))?;
+            started.map_err(|error| format!("cannot start the command: {error}"))?;
         let mut group = group::Group::of(&child, &mark);
         let mut capture = Capture::default();
         let mut buffer = vec![0; 16 << 10];
@@ -256,7 +258,7 @@ impl Terminal {
                     Ok(count) => capture.push(&buffer[..count]),
                 },
                 ended = child.wait(), if status.is_none() => {
-                    status = Some(ended.map_err(|error| format!("it was lost: {error}"))?);
+                    status = Some(ended.map_err(|error| format!("cannot read the exit status: {error}"))?);
                     until = Instant::now() + LAST_WORDS;
                 }
                 () = tokio::time::sleep_until(until) => {
@@ -280,12 +282,12 @@ impl Terminal {
             let seconds = timeout.as_secs();
             result["timed_out"] = json!(true);
             result["note"] = json!(format!(
-                "it was ended after {seconds} s; give it a longer timeout (at most {TIMEOUT_S_MAX}), or background=true"
+                "the command was killed after {seconds} s; use a longer timeout (at most {TIMEOUT_S_MAX}) or background=true"
             ));
         } else if code.is_none() {
             let signal = status.as_ref().and_then(std::os::unix::process::ExitStatusExt::signal);
             let by = signal.map_or_else(|| "a signal".to_owned(), background::signal_name);
-            result["note"] = json!(format!("it was ended by {by}"));
+            result["note"] = json!(format!("the command was terminated by {by}"));
         }
         Ok(ToolResult { text: result.to_string(), failed: timed_out })
     }
@@ -318,7 +320,7 @@ impl Terminal {
             "process": process.id,
             "pid": process.pid,
             "notify_on_complete": notify && delivers,
-            "note": "it runs in the background; process(action=\"poll\") tells how far it is",
+            "note": "The command runs in the background. Check it with process(action=\"poll\").",
         });
         if wants && !delivers {
             result["notify_unsupported"] = json!(gate::why_not(context));
@@ -334,23 +336,23 @@ impl Tool for Terminal {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "terminal",
-            description: "Runs a command of the shell on the host and returns its exit code and what it printed. \
-                Dangerous commands are put to a person first. For servers and long work use background=true and follow \
-                it with `process`."
+            description: "Runs a shell command on the host and returns its exit code and output. Dangerous commands \
+                require approval by a user. For servers and long-running commands, use background=true and manage \
+                the process with `process`."
                 .to_owned(),
             schema: json!({
                 "type": "object",
                 "properties": {
-                    "command": {"type": "string", "maxLength": COMMAND_CHARS_MAX, "description": "What the shell runs."},
-                    "timeout": {"type": "integer", "minimum": 1, "maximum": TIMEOUT_S_MAX, "description": "Seconds after which it is ended."},
-                    "cwd": {"type": "string", "description": "The folder in which it runs."},
-                    "why": {"type": "string", "maxLength": 400, "description": "One sentence for the person who may have to approve it."},
-                    "background": {"type": "boolean", "description": "Let it run and go on at once."},
-                    "notify_on_complete": {"type": "boolean", "description": "With background: be woken when it ends."},
+                    "command": {"type": "string", "maxLength": COMMAND_CHARS_MAX, "description": "The shell command."},
+                    "timeout": {"type": "integer", "minimum": 1, "maximum": TIMEOUT_S_MAX, "description": "Time limit in seconds; the command is killed after it."},
+                    "cwd": {"type": "string", "description": "Working folder of the command."},
+                    "why": {"type": "string", "maxLength": 400, "description": "Purpose of the command in one sentence, shown to the user who approves it."},
+                    "background": {"type": "boolean", "description": "Run the command in the background and return at once."},
+                    "notify_on_complete": {"type": "boolean", "description": "With background=true: notify you when the command ends."},
                     "watch_patterns": {
                         "type": "array", "maxItems": PATTERNS_MAX,
                         "items": {"type": "string", "maxLength": PATTERN_CHARS_MAX},
-                        "description": "With background: be woken when it prints one of these texts.",
+                        "description": "With background=true: notify you when the output contains one of these texts.",
                     },
                 },
                 "required": ["command"],

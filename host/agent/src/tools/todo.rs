@@ -50,8 +50,8 @@ impl Tool for Todo {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "todo",
-            description: "Keeps the list of what you have to do in this conversation. With `todos` the whole list is \
-                replaced; without, it is returned. Use it for work of three steps or more."
+            description: "Manages your to-do list for this conversation. With `todos`, replaces the whole list; \
+                without it, returns the list. Use it for work of three or more steps."
                 .to_owned(),
             schema: json!({
                 "type": "object",

@@ -66,10 +66,7 @@ async fn where_the_operator_wants_none_shown_a_picture_is_named_only() {
     let config = AgentConfig { pictures: false, ..config(&endpoint.base_url) };
     answer(&config, folder.request()).await;
     let content = &endpoint.seen()[0].body["messages"][0]["content"];
-    assert_eq!(
-        *content,
-        json!("look\n[attached image \"cat.png\"]\n[one picture of this message is not shown to you]")
-    );
+    assert_eq!(*content, json!("look\n[attached image \"cat.png\"]\n[1 image of this message is omitted]"));
 }
 
 #[tokio::test]

@@ -147,7 +147,7 @@ async fn a_history_beyond_the_window_is_sent_without_its_oldest_messages_from_th
     let (outcome, left_out) = run(&*runtime, with_history(history())).await;
     assert_eq!(text_of(&outcome), "a");
     assert!((10..=18).contains(&left_out), "{left_out}");
-    assert!(messages(&endpoint, 1)[0]["content"].as_str().unwrap().contains("are left out"));
+    assert!(messages(&endpoint, 1)[0]["content"].as_str().unwrap().contains("are omitted"));
     let (outcome, again) = run(&*runtime, with_history(history())).await;
     assert_eq!((text_of(&outcome), again, endpoint.seen().len()), ("b", left_out, 3));
     let (_, none) = run(&*runtime, with_history(vec![])).await;

@@ -114,7 +114,7 @@ fn a_number_that_is_another_process_by_now_is_not_taken_for_it_and_nobody_knows_
         let bench = Bench::again(home, told);
         bench.processes.take_up().await;
         let news = bench.told.last().await;
-        assert!(news.text.contains("nobody knows how"), "{news:?}");
+        assert!(news.text.contains("an unknown exit code"), "{news:?}");
         let polled = bench.process(&context("7", true), json!({"action": "poll", "process": "p1"})).await;
         assert_eq!((&polled["state"], &polled["exit_code"]), (&json!("ended"), &json!(null)));
     });
@@ -145,10 +145,10 @@ async fn of_long_output_the_end_is_kept_and_what_is_gone_is_said() {
     let started = bench.terminal(&context, json!({"command": "seq 1 400000", "background": true})).await;
     let id = started["process"].clone();
     let mut waited = bench.process(&context, json!({"action": "wait", "process": id})).await;
-    assert!(waited["output"].as_str().unwrap().contains("bytes before this are gone"), "{waited}");
+    assert!(waited["output"].as_str().unwrap().contains("earlier bytes were dropped"), "{waited}");
     while waited["output"].as_str().unwrap().ends_with("poll again …]") {
         waited = bench.process(&context, json!({"action": "poll", "process": id})).await;
-        assert!(!waited["output"].as_str().unwrap().contains("are gone"), "{waited}");
+        assert!(!waited["output"].as_str().unwrap().contains("were dropped"), "{waited}");
     }
     assert!(waited["output"].as_str().unwrap().ends_with("\n399999\n400000\n"), "{waited}");
     let files = std::fs::read_dir(bench.home.path().join("home/processes")).unwrap().flatten();
@@ -174,7 +174,7 @@ async fn of_what_is_printed_line_by_line_nothing_goes_missing_where_a_piece_is_f
     loop {
         let polled = bench.process(&context, poll.clone()).await;
         let output = polled["output"].as_str().unwrap();
-        assert!(!output.contains("are gone"), "{output}");
+        assert!(!output.contains("were dropped"), "{output}");
         printed.push_str(output);
         if !output.ends_with("poll again …]") {
             break;
@@ -195,7 +195,10 @@ async fn what_a_command_leaves_running_is_running_still_prints_and_can_be_killed
     });
     let started = bench.terminal(&context, arguments).await;
     let news = bench.told.last().await;
-    assert!(!news.last && news.text.contains("exit code 3; something that it started still runs"), "{news:?}");
+    assert!(
+        !news.last && news.text.contains("exit code 3, but a process that it started is still running"),
+        "{news:?}"
+    );
     std::fs::write(bench.home.path().join("go"), "").unwrap();
     let late = bench.told.with("printed:\nlate").await;
     assert!(!late.last && !late.text.contains("exit code"), "{late:?}");

@@ -113,7 +113,7 @@ async fn a_task_in_the_background_is_done_at_once_without_support_and_says_so() 
     let bench = Bench::new();
     let at_once = handed_on(&bench, false, true).await;
     assert_eq!(at_once["result"], "count for 7");
-    assert!(at_once["note"].as_str().unwrap().contains("done at once"), "{at_once}");
+    assert!(at_once["note"].as_str().unwrap().contains("ran in the foreground"), "{at_once}");
     assert!(bench.told.followed.lock().unwrap().is_empty());
     assert_eq!(
         handed_on(&bench, false, false).await,
@@ -155,7 +155,7 @@ async fn a_helper_that_is_ended_ends_those_that_it_has_and_only_its_own_end_is_t
     bench.told.is_forgotten("t1").await;
     let ended = listed.ended.lock().unwrap().clone();
     let part = ended.iter().find(|(task, _)| task == "t1").unwrap().1.clone();
-    assert_eq!(part, Err("the helper that handed it on was ended".to_owned()));
+    assert_eq!(part, Err("the sub-agent that delegated the task was stopped".to_owned()));
 }
 
 async fn call_of(tool: &DelegateTask, arguments: Value, side: &ToolSide) -> Value {
@@ -175,7 +175,7 @@ async fn nobody_takes_all_the_room_for_what_is_handed_on_in_the_background() {
         assert!(!result.failed, "{result:?}");
     }
     let result = bench.delegate.call(&context("7", true), later.clone(), &side).await;
-    assert!(result.failed && result.text.contains("of this person"), "{result:?}");
+    assert!(result.failed && result.text.contains("of this user"), "{result:?}");
     let others = bench.delegate.call(&context("8", true), later, &side).await;
     assert!(!others.failed, "{others:?}");
 }

@@ -23,7 +23,7 @@ async fn a_command_says_its_exit_code_and_everything_it_printed_in_order() {
     let moved = bench.terminal(&context("7", true), json!({"command": "pwd", "cwd": "sub"})).await;
     assert!(moved["output"].as_str().unwrap().ends_with("/sub\n"), "{moved}");
     let nowhere = bench.terminal(&context("7", true), json!({"command": "pwd", "cwd": "nowhere"})).await;
-    assert!(nowhere["error"].as_str().unwrap().contains("no folder"), "{nowhere}");
+    assert!(nowhere["error"].as_str().unwrap().contains("does not exist"), "{nowhere}");
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn endless_output_is_bounded_and_what_is_left_out_is_said() {
     let ran = bench.terminal(&context("7", true), json!({"command": "echo first; seq 1 200000; echo last"})).await;
     let output = ran["output"].as_str().unwrap();
     assert!(output.len() < RESULT_BYTES_MAX && output.starts_with("first\n") && output.ends_with("last\n"));
-    assert!(output.contains("bytes left out"));
+    assert!(output.contains("bytes omitted"));
 }
 
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn nobody_reaches_the_processes_of_another_conversation() {
         let other = bench
             .process(&context("8", true), json!({"action": action, "process": started["process"], "text": "x"}))
             .await;
-        assert!(other["error"].as_str().unwrap().contains("no process"), "{other}");
+        assert!(other["error"].as_str().unwrap().contains("no background process"), "{other}");
     }
     assert_eq!(bench.process(&context("8", true), json!({"action": "list"})).await, json!({"processes": []}));
     bench.process(&context("7", true), json!({"action": "kill", "process": started["process"]})).await;

@@ -83,7 +83,7 @@ fn what_does_not_end_is_stuck_until_it_does() {
 fn an_impossible_arrow_leaves_the_state() {
     let mut life = AdapterLife::loaded(3);
     let impossible = life.apply(AdapterChange::Connected, 9).unwrap_err();
-    assert_eq!(impossible.to_string(), "an adapter that is starting cannot take Connected");
+    assert_eq!(impossible.to_string(), "the adapter state starting does not allow Connected");
     assert_eq!(life, AdapterLife::loaded(3));
 }
 

@@ -38,7 +38,7 @@ pub fn pages(lines: &[String], fits: impl Fn(&str) -> bool) -> Vec<String> {
 /// Formats one page with its page number.
 fn page_of(lines: &[&str], n: usize, of: usize) -> String {
     let place = match n == of {
-        true => format!("Page {n} of {of}, the last."),
+        true => format!("Page {n} of {of} (last page)."),
         false => format!("Page {n} of {of}. `/commands {}` shows the next.", n + 1),
     };
     format!("{}\n\n{place}", lines.join("\n"))

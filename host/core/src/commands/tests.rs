@@ -109,7 +109,7 @@ fn help_shows_what_one_may_run_here() {
     assert!(!help(Place::Group, |_| true).contains("/pair"), "pairing is nobody else's business");
     assert_eq!(
         help_for(Command::of(CommandId::New)),
-        "- `/new [title]`: Begin a new conversation; the old one is kept\nAlso `/reset`."
+        "- `/new [title]`: Start a new conversation; the old one is kept\nAlso `/reset`."
     );
     assert!(help_for(Command::of(CommandId::Pair)).ends_with("For admins."));
 }
@@ -123,7 +123,7 @@ fn pages_hold_every_line_once_and_say_which_is_the_last() {
         [
             "one\n\nPage 1 of 3. `/commands 2` shows the next.",
             "two\n\nPage 2 of 3. `/commands 3` shows the next.",
-            "three\n\nPage 3 of 3, the last.",
+            "three\n\nPage 3 of 3 (last page).",
         ]
     );
     assert_eq!(pages(&lines, |_| false).len(), 3, "what fits nowhere has a page of its own");

@@ -65,7 +65,7 @@ pub enum PartChange {
 
 /// An invalid transition, which is a bug of this host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a part that is {} cannot take {change:?}", .state.word())]
+#[error("the part state {} does not allow {change:?}", .state.word())]
 pub struct Impossible {
     /// State of the part before the change.
     pub state: PartState,

@@ -60,22 +60,24 @@ pub enum Target {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// The text is empty.
-    #[error("a target is empty; write INSTANCE, INSTANCE:CHAT, INSTANCE:CHAT:THREAD or INSTANCE:@NAME")]
+    #[error("the target is empty; use INSTANCE, INSTANCE:CHAT, INSTANCE:CHAT:THREAD or INSTANCE:@NAME")]
     Empty,
     /// The text before the colon is not an instance name.
-    #[error("{text:?} begins with no instance; write INSTANCE, INSTANCE:CHAT, INSTANCE:CHAT:THREAD or INSTANCE:@NAME")]
+    #[error(
+        "{text:?} does not begin with an instance name; use INSTANCE, INSTANCE:CHAT, INSTANCE:CHAT:THREAD or INSTANCE:@NAME"
+    )]
     NoInstance {
         /// The rejected text.
         text: String,
     },
     /// The text after the colon is empty.
-    #[error("{instance}: names no chat; write {instance} for its home channel, or {instance}:CHAT")]
+    #[error("{instance}: has no chat after the colon; use {instance} for its home channel, or {instance}:CHAT")]
     NoPlace {
         /// Name of the instance.
         instance: String,
     },
     /// The text after the `@` is empty.
-    #[error("{instance}:@ names nobody; write {instance}:@NAME")]
+    #[error("{instance}:@ has no name after the @; use {instance}:@NAME")]
     NoName {
         /// Name of the instance.
         instance: String,

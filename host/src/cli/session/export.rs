@@ -56,7 +56,7 @@ fn markdown(session: &SessionDetail, messages: &[FullMessage]) -> String {
     let info = &session.info;
     let mut out = format!("# {}\n\n", info.title.as_deref().unwrap_or(&info.id));
     let _ = writeln!(out, "- Session: `{}`", info.id);
-    let _ = writeln!(out, "- Began: {} on {}", time(info.started_ms), info.source);
+    let _ = writeln!(out, "- Started: {} on {}", time(info.started_ms), info.source);
     if let (Some(lineage), Some(parent)) = (&session.lineage, &session.parent) {
         let _ = writeln!(out, "- Follows: `{parent}` ({lineage})");
     }
@@ -119,7 +119,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             markdown(&session, &messages),
-            "# Rome\n\n- Session: `20260101_000000_00000001`\n- Began: 1970-01-01 00:00:00 UTC on fake\n\
+            "# Rome\n\n- Session: `20260101_000000_00000001`\n- Started: 1970-01-01 00:00:00 UTC on fake\n\
              - Follows: `p` (compression)\n- Turns: 1, tokens: 10 in, 5 out\n\n## Before\n\nThey met.\n\n\
              ## User, 1970-01-01 00:00:00 UTC\n\nhello\n\n## Assistant, 1970-01-01 00:00:01 UTC\n\n\n\
              ```json\n{\n  \"id\": \"c1\"\n}\n```\n"

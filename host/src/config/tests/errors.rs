@@ -13,22 +13,23 @@ fn each_mistake_has_its_sentence() {
         ("[host]\n  busy = \"queue\"", "plugins.toml:2:3: host.busy: unknown key; did you mean `session.busy`?"),
         (
             "[host]\nlog = \"info\"\nlog = \"warn\"",
-            "plugins.toml:3:1: the key log stands here twice; remove one of them",
+            "plugins.toml:3:1: the key log is defined twice; remove one of the definitions",
         ),
         ("[host]\nlog = 3", "plugins.toml:2:1: host.log: must be a string, not an integer"),
         (
             "[host]\nlog = \"info,a=loud\"",
-            "plugins.toml:2:1: host.log: \"info,a=loud\" is no level and no filter; write \"info\" or \"info,hermes_host=debug\"",
+            "plugins.toml:2:1: host.log: \"info,a=loud\" is neither a log level nor a filter; write \"info\" or \
+             \"info,hermes_host=debug\"",
         ),
-        ("[host]\nlog = \"inof\"", "plugins.toml:2:1: host.log: \"inof\" is no level; write \"info\""),
+        ("[host]\nlog = \"inof\"", "plugins.toml:2:1: host.log: \"inof\" is not a log level; write \"info\""),
         (
             "[host]\nstatus = \"0.0.0.0:8640\"",
-            "plugins.toml:2:1: host.status: other machines may reach 0.0.0.0:8640, and it shows adapters, paths and errors \
-             without a key; write \"127.0.0.1:8640\", or permit it with `status_public = true`",
+            "plugins.toml:2:1: host.status: other machines can reach 0.0.0.0:8640, and the page shows adapters, paths \
+             and errors without a key; write \"127.0.0.1:8640\", or allow it with `status_public = true`",
         ),
         ("[host]\nlog = \"\"", "plugins.toml:2:1: host.log: must not be empty"),
         ("[host]\ndrain_s = \"30\"", "plugins.toml:2:1: host.drain_s: must be an integer, not a string"),
-        ("[host]\ndrain_s = 1.5", "plugins.toml:2:1: host.drain_s: must be an integer, not a number with a point"),
+        ("[host]\ndrain_s = 1.5", "plugins.toml:2:1: host.drain_s: must be an integer, not a decimal number"),
         ("[host]\ndrain_s = -1", "plugins.toml:2:1: host.drain_s: must be between 0 and 3600, not -1"),
         (
             "[host]\nisolation = \"proces\"",
@@ -44,11 +45,13 @@ fn each_mistake_has_its_sentence() {
         ),
         (
             "[agent]\nbase_url = \"api.example/v1\"",
-            "plugins.toml:2:1: agent.base_url: cannot be used (it is no address: relative URL without a base); write something like \"https://api.example/v1\"",
+            "plugins.toml:2:1: agent.base_url: cannot be used (it is not a valid URL: relative URL without a base); \
+             write one such as \"https://api.example/v1\"",
         ),
         (
             "[agent]\nbase_url = \"ftp://api.example/v1\"",
-            "plugins.toml:2:1: agent.base_url: cannot be used (it begins with neither http:// nor https://); write something like \"https://api.example/v1\"",
+            "plugins.toml:2:1: agent.base_url: cannot be used (it does not begin with http:// or https://); \
+             write one such as \"https://api.example/v1\"",
         ),
         (
             "[commands]\nbakground = false",
@@ -56,7 +59,8 @@ fn each_mistake_has_its_sentence() {
         ),
         (
             "[agent]\napi_key = { env = \"NOWHERE\" }",
-            "plugins.toml:2:1: agent.api_key: the variable NOWHERE is not set; set it, or put it into .env in the home folder",
+            "plugins.toml:2:1: agent.api_key: the variable NOWHERE is not set; set it, or add it to .env in the home \
+             folder",
         ),
         (
             "[agent]\napi_key = { file = \"gone\" }",
@@ -72,12 +76,12 @@ fn each_mistake_has_its_sentence() {
         ),
         (
             "[agent]\napi_key = \"sk-123456\"",
-            "plugins.toml:2:1: agent.api_key: a secret is written out in a file that others may read; \
-             write { env = \"NAME\" } or { file = \"path\" }, or run `chmod 600 plugins.toml`",
+            "plugins.toml:2:1: agent.api_key: a secret is written in a file that other users can read; write { env = \
+             \"NAME\" } or { file = \"path\" }, or run `chmod 600 plugins.toml`",
         ),
         (
             "[adapter.host]\nplugin = \"echo\"",
-            "plugins.toml:1:10: adapter.host: that is the name under which the host keeps its own values; choose another one",
+            "plugins.toml:1:10: adapter.host: this name is reserved for the host; choose another one",
         ),
         ("[session]\nreset = \"idle\"", "plugins.toml:2:1: session.reset: must be a table, not a string"),
         (
@@ -97,11 +101,13 @@ fn each_mistake_has_its_sentence() {
         ),
         (
             "[session]\nbusy = \"queue\"\nbusy_input_mode = \"queue\"",
-            "plugins.toml:3:1: session.busy_input_mode: is the retired name of `session.busy`, which is there too; remove this one",
+            "plugins.toml:3:1: session.busy_input_mode: is the retired name of `session.busy`, which is also set; \
+             remove this key",
         ),
         (
             "[access]\nallowed_users = [\"123\"]",
-            "plugins.toml:2:1: access.allowed_users: \"123\" does not say on which instance; write \"<instance>:123\", or put it into the adapter's own access",
+            "plugins.toml:2:1: access.allowed_users: \"123\" has no instance; write \"<instance>:123\", or move it to \
+             the `access` of the adapter",
         ),
         (
             "[access]\nallowed_users = [123]",
@@ -114,7 +120,8 @@ fn each_mistake_has_its_sentence() {
         ("[access]\nallow_all = \"yes\"", "plugins.toml:2:1: access.allow_all: must be a boolean, not a string"),
         (
             "[adapter.\"a b\"]",
-            "plugins.toml:1:10: adapter.a b: an instance name has letters, digits, `_` and `-`, begins with a letter and is at most 64 long",
+            "plugins.toml:1:10: adapter.a b: an instance name consists of letters, digits, `_` and `-`, begins with a \
+             letter and has at most 64 characters",
         ),
         ("[adapter]\nchat = 1", "plugins.toml:2:1: adapter.chat: must be a table, not an integer"),
         (
@@ -127,7 +134,8 @@ fn each_mistake_has_its_sentence() {
         ),
         (
             "[adapter.chat]\nrequire_mention = true\nsession = { require_mention = false }",
-            "plugins.toml:2:1: adapter.chat.require_mention: is said twice; remove it or `adapter.chat.session.require_mention`",
+            "plugins.toml:2:1: adapter.chat.require_mention: is set twice; remove it or \
+             `adapter.chat.session.require_mention`",
         ),
         (
             "[adapter.chat]\naccess = { alowed_users = [] }",
@@ -144,9 +152,10 @@ fn each_mistake_has_its_sentence() {
         ("[adapter.chat]\nsession = { log = \"x\" }", "plugins.toml:2:13: adapter.chat.session.log: unknown key"),
         (
             "[adapter.chat]\ntoken = { env = \"NOWHERE\" }",
-            "plugins.toml:2:1: adapter.chat.token: the variable NOWHERE is not set; set it, or put it into .env in the home folder",
+            "plugins.toml:2:1: adapter.chat.token: the variable NOWHERE is not set; set it, or add it to .env in the \
+             home folder",
         ),
-        ("[host]\ndrain_s = 99999999999999999999", "plugins.toml:2:1: 99999999999999999999 does not fit into 64 bits"),
+        ("[host]\ndrain_s = 99999999999999999999", "plugins.toml:2:1: 99999999999999999999 does not fit in 64 bits"),
     ];
     for (text, expected) in cases {
         let mut world = World::new();
@@ -197,7 +206,7 @@ fn variables_that_others_may_read_are_refused() {
     let path = world.home().join(".env");
     assert_eq!(
         world.load().unwrap_err().to_string(),
-        format!("{0}: others may read it (mode 0640); run `chmod 600 {0}`", path.display())
+        format!("{0}: other users can read it (mode 0640); run `chmod 600 {0}`", path.display())
     );
 }
 
@@ -208,7 +217,7 @@ fn a_variable_of_a_file_that_is_not_read_is_not_said_to_be_missing_from_it() {
     world.file("[agent]\napi_key = { env = \"NOWHERE\" }\n");
     let said = world.load().unwrap_err().to_string();
     assert!(said.contains("the variable NOWHERE is not set, and .env in the home folder was not read"), "{said}");
-    assert!(said.contains("others may read it (mode 0640)") && !said.contains("put it into .env"), "{said}");
+    assert!(said.contains("other users can read it (mode 0640)") && !said.contains("add it to .env"), "{said}");
 }
 
 #[test]
@@ -220,7 +229,7 @@ fn a_home_that_is_a_file_is_called_so() {
     let said = world.load().unwrap_err().to_string();
     assert_eq!(
         said,
-        format!("{}: is no folder, so it cannot be the home; choose another one with --home", home.display())
+        format!("{}: is not a folder, so it cannot be the home folder; choose another one with --home", home.display())
     );
 }
 
@@ -231,7 +240,7 @@ fn a_file_that_everybody_may_change_is_refused() {
     world.mode(0o666);
     assert_eq!(
         world.relative(world.load().unwrap_err()),
-        "plugins.toml: everybody may change it; run `chmod o-w plugins.toml`"
+        "plugins.toml: every user can write to it; run `chmod o-w plugins.toml`"
     );
 }
 
@@ -251,7 +260,10 @@ fn a_variable_that_cannot_be_its_key_is_told() {
     world.env("GATEWAY_ALLOW_ALL_USERS", "perhaps").env("OPENAI_BASE_URL", "nowhere");
     let said = world.load().unwrap_err().to_string();
     assert!(said.contains("environment GATEWAY_ALLOW_ALL_USERS: access.allow_all: must be true or false"), "{said}");
-    assert!(said.contains("environment OPENAI_BASE_URL: agent.base_url: cannot be used (it is no address"), "{said}");
+    assert!(
+        said.contains("environment OPENAI_BASE_URL: agent.base_url: cannot be used (it is not a valid URL"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -260,7 +272,7 @@ fn without_any_home_the_mend_is_named() {
     world.sources.env.clear();
     assert_eq!(
         world.load().unwrap_err().to_string(),
-        "environment HOME: no home folder is known; set HERMES_HOST_HOME or pass --home"
+        "environment HOME: the home folder is unknown; set HERMES_HOST_HOME or pass --home"
     );
 }
 
@@ -299,14 +311,15 @@ async fn a_value_that_never_has_an_effect_is_refused_by_the_check_and_runs_all_t
     );
     let (prepared, refused) = world.load().unwrap().examine(None).await;
     assert_eq!(refused, Problems::default());
-    let name = "is a name, which can be given to somebody else, and only ids that stay match; \
-                write that account's id, as the platform or /whoami tells it";
-    let no_command = "is no command; write names as `/commands` lists them, without the slash";
+    let name = "is a name, which can pass to another account, and only permanent ids match; \
+                write the id of the account, as shown by the platform or /whoami";
+    let no_command = "is not a command; write names as `/commands` lists them, without the slash";
     assert_eq!(
         world.relative(prepared.wrong()),
         [
             format!("plugins.toml:3:9: access.allowed_users: \"@ann\" {name}"),
-            "plugins.toml:5:9: agent.cwd: there is no folder /no/such/folder; make it, or write another one".to_owned(),
+            "plugins.toml:5:9: agent.cwd: the folder /no/such/folder does not exist; create it, or set another \
+             one".to_owned(),
             format!("plugins.toml:8:20: adapter.chat.access.admins: \"@bob\" {name}"),
             format!("plugins.toml:8:39: adapter.chat.access.user_commands: \"/platfrom\" {no_command}; did you mean `platform`?"),
             format!("plugins.toml:8:79: adapter.chat.access.group_user_commands: \"bg\" {no_command}; did you mean `background`?"),
@@ -350,7 +363,10 @@ async fn the_address_of_a_request_is_no_base_url() {
         let (prepared, refused) = world.load().unwrap().examine(None).await;
         assert_eq!(refused, Problems::default());
         let expected = base.map_or(String::new(), |base| {
-            format!("plugins.toml:4:1: agent.base_url: {written:?} is the address of a request; write {base:?}")
+            format!(
+                "plugins.toml:4:1: agent.base_url: {written:?} is the URL of a request, not a base URL; write \
+                     {base:?}"
+            )
         });
         assert_eq!(world.relative(prepared.wrong()), expected);
     }
@@ -382,20 +398,20 @@ fn two_listeners_on_one_port_are_named_with_the_line_that_can_be_changed() {
     };
     assert_eq!(
         told("[host]\nstatus = \"127.0.0.1:8642\"\n[adapter.server]\n"),
-        "plugins.toml:2:1: host.status: listens on 127.0.0.1:8642, and adapter.server.listen listens on \
+        "plugins.toml:2:1: host.status: listens on 127.0.0.1:8642, but adapter.server.listen already listens on \
          127.0.0.1:8642; choose another port"
     );
     assert_eq!(
         told(
             "[adapter.a]\nplugin = \"x\"\nlisten = \"localhost:9000\"\n[adapter.b]\nplugin = \"y\"\nport = 9000\nlisten = \"0.0.0.0:1\"\n"
         ),
-        "plugins.toml:6:1: adapter.b.port: listens on 0.0.0.0:9000, and adapter.a.listen listens on 127.0.0.1:9000; \
-         choose another port"
+        "plugins.toml:6:1: adapter.b.port: listens on 0.0.0.0:9000, but adapter.a.listen already listens on \
+         127.0.0.1:9000; choose another port"
     );
     assert_eq!(
         told("[adapter.server]\n[adapter.second]\nplugin = \"server\"\n"),
-        "plugins.toml:1:10: adapter.server.listen: listens on 127.0.0.1:8642, and adapter.second.listen listens on \
-         127.0.0.1:8642; choose another port"
+        "plugins.toml:1:10: adapter.server.listen: listens on 127.0.0.1:8642, but adapter.second.listen already \
+         listens on 127.0.0.1:8642; choose another port"
     );
     assert_eq!(
         told("[host]\nstatus = \"\"\n[adapter.server]\n[adapter.b]\nlisten = \"127.0.0.1:8642\"\nenabled = false\n"),
@@ -452,10 +468,10 @@ async fn an_instance_that_there_is_not_and_one_token_in_two_sections_are_named_w
     assert_eq!(refused, Problems::default());
     assert_eq!(
         world.relative(prepared.wrong()),
-        "plugins.toml:3:9: access.allowed_users: \"chta\" is no instance, and nobody comes through it; \
-         write the name of a section; did you mean `chat`?\n\
-         plugins.toml:11:9: adapter.more.token: is the same as adapter.chat.token, and a platform serves one instance \
-         for it; write another one, or remove one of the sections"
+        "plugins.toml:3:9: access.allowed_users: no instance is named \"chta\", so this id admits nobody; write the \
+         name of an [adapter] section; did you mean `chat`?\n\
+         plugins.toml:11:9: adapter.more.token: is the same as adapter.chat.token, and a platform serves only one \
+         instance per credential; use another credential, or remove one of the sections"
     );
     assert!(prepared.config.prepare(None).await.is_ok());
 }

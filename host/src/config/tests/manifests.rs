@@ -114,12 +114,12 @@ fn a_target_of_an_instance_that_there_is_not_is_named_with_its_place() {
     let schemas = BTreeMap::from([("hooks".to_owned(), schema)]);
     assert_eq!(
         world.relative(world.load().unwrap().targets_of_nobody(&telegram(), &schemas)),
-        "plugins.toml:6:9: adapter.hooks.routes.a.deliver: \"telegramm\" is no instance, so nothing arrives there; write \
-         the name of a section; did you mean `telegram`?\n\
-         plugins.toml:14:9: adapter.hooks.routes.e.deliver: \"nowhere\" is no instance, so nothing arrives there; write the \
-         name of a section\n\
-         plugins.toml:4:9: adapter.hooks.to: \"hoks\" is no instance, so nothing arrives there; write the name of a \
-         section; did you mean `hooks`?"
+        "plugins.toml:6:9: adapter.hooks.routes.a.deliver: no instance is named \"telegramm\", so nothing arrives \
+         there; write the name of an [adapter] section; did you mean `telegram`?\n\
+         plugins.toml:14:9: adapter.hooks.routes.e.deliver: no instance is named \"nowhere\", so nothing arrives \
+         there; write the name of an [adapter] section\n\
+         plugins.toml:4:9: adapter.hooks.to: no instance is named \"hoks\", so nothing arrives there; write the name \
+         of an [adapter] section; did you mean `hooks`?"
     );
 }
 
@@ -150,8 +150,10 @@ fn a_section_wins_over_its_variables_and_says_so() {
     assert_eq!(
         said,
         [
-            "/plugins.toml:2:1: adapter.telegram.token: wins over environment TELEGRAM_BOT_TOKEN, which says something else",
-            "/plugins.toml:4:12: adapter.telegram.access.allow_all: wins over environment TELEGRAM_ALLOW_ALL_USERS, which says something else",
+            "/plugins.toml:2:1: adapter.telegram.token: overrides the different value of environment \
+             TELEGRAM_BOT_TOKEN",
+            "/plugins.toml:4:12: adapter.telegram.access.allow_all: overrides the different value of environment \
+             TELEGRAM_ALLOW_ALL_USERS",
         ]
     );
 }
@@ -163,7 +165,11 @@ fn a_retired_variable_warns_and_works_unless_the_current_one_is_there() {
     let mut config = world.load().unwrap();
     config.resolve(&telegram()).unwrap();
     assert_eq!(config.plans(&telegram(), &schemas()).unwrap()[0].config["token"], "1:old");
-    assert_eq!(config.warnings[0].to_string(), "environment TELEGRAM_TOKEN: retired; set TELEGRAM_BOT_TOKEN instead");
+    assert_eq!(
+        config.warnings[0].to_string(),
+        "environment TELEGRAM_TOKEN: is retired; set TELEGRAM_BOT_TOKEN \
+                                                instead"
+    );
     world.env("TELEGRAM_BOT_TOKEN", "1:new");
     let mut config = world.load().unwrap();
     config.resolve(&telegram()).unwrap();
@@ -203,7 +209,8 @@ fn an_adapters_own_keys_are_checked_against_its_schema() {
     let cases = [
         (
             "tokn = \"1:abc\"",
-            "plugins.toml:1:10: adapter.telegram: needs the key `token`; write it into the section, or set TELEGRAM_BOT_TOKEN\n\
+            "plugins.toml:1:10: adapter.telegram: requires the key `token`; add it to the section, or set \
+             TELEGRAM_BOT_TOKEN\n\
              plugins.toml:2:1: adapter.telegram.tokn: unknown key; did you mean `adapter.telegram.token`?",
         ),
         (

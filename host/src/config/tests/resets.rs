@@ -45,6 +45,6 @@ fn a_zone_that_nobody_knows_is_refused_where_it_stands() {
         let mut world = World::new();
         world.file(file);
         let problems = world.load().unwrap_err().to_string();
-        assert!(problems.contains(key) && problems.contains("no zone"), "{problems}");
+        assert!(problems.contains(key) && problems.contains("is not a known time zone"), "{problems}");
     }
 }

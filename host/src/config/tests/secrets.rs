@@ -49,7 +49,7 @@ fn a_secret_is_refused_in_a_readable_file_at_any_depth() {
     let of = |key: &str| format!("adapter.chat.{key}");
     let wanted = ["keys.0", "login.word", "peers.one", "pin", "routes.0.secret", "webhook.secret"].map(of);
     assert_eq!(keys, wanted, "{said}");
-    assert!(said.contains("plugins.toml:5:26: adapter.chat.routes.0.secret: a secret is written out"), "{said}");
+    assert!(said.contains("plugins.toml:5:26: adapter.chat.routes.0.secret: a secret is written in"), "{said}");
     assert!(!said.contains("nested"), "{said}");
 }
 

@@ -56,12 +56,12 @@ pub(super) struct InForce {
 pub(super) fn restrict(allowed: &Allowed) -> Result<InForce, String> {
     let status = ask(allowed).map_err(|error| error.to_string())?;
     let abi = match status.landlock {
-        LandlockStatus::NotImplemented => return Err(format!("kernel {} has none", kernel())),
-        LandlockStatus::NotEnabled => return Err(format!("kernel {} has it switched off", kernel())),
+        LandlockStatus::NotImplemented => return Err(format!("kernel {} does not support it", kernel())),
+        LandlockStatus::NotEnabled => return Err(format!("kernel {} has it disabled", kernel())),
         LandlockStatus::Available { effective_abi, .. } => effective_abi as u32,
     };
     if status.ruleset == RulesetStatus::NotEnforced {
-        return Err(format!("kernel {} enforces nothing of it", kernel()));
+        return Err(format!("kernel {} does not enforce it", kernel()));
     }
     let mut limits = vec!["files"];
     if allowed.ports.is_some() && abi >= PORTS_SINCE {

@@ -57,7 +57,7 @@ pub(super) fn enter(parent: u32, program: bool) -> Vec<String> {
 /// Applies the limits of `allowed` to this thread and all threads and processes that it starts. Returns the
 /// restrictions in force.
 pub(super) fn confine(allowed: &Allowed) -> String {
-    let powers = lay_down_powers().err().map(|why| format!(", still with all powers of its user: {why}"));
+    let powers = lay_down_powers().err().map(|why| format!(", with all capabilities of its user: {why}"));
     let files = files::restrict(allowed);
     let limits = Limits {
         own: std::process::id(),

@@ -29,7 +29,7 @@ pub(super) fn connected(life: &Life, method: &str, answer: Answer) -> Step {
         status::BUSY => Step::Again(Lost::because("the instance is busy")),
         status::UNSUPPORTED => Step::Fatal {
             reason: "the adapter cannot connect".to_owned(),
-            mend: "its author has to implement `connect`".to_owned(),
+            mend: "ask its author to implement `connect`".to_owned(),
         },
         _ => match serde_json::from_slice(&answer.payload) {
             Ok(ConnectError::Fatal { reason, mend }) => Step::Fatal { reason, mend },
@@ -51,7 +51,7 @@ pub(super) async fn pulse(life: &Life, shared: &Shared) -> Step {
     let heart = async {
         loop {
             time::sleep(settings.heartbeat).await;
-            let reason = || "its process gives no sign of life".to_owned();
+            let reason = || "the process sends no heartbeat".to_owned();
             match time::timeout(settings.health, heard(life.link.heartbeat(), shared)).await {
                 Ok(true) => {}
                 // The process ended by itself.
@@ -86,7 +86,7 @@ pub(super) async fn pulse(life: &Life, shared: &Shared) -> Step {
 }
 
 /// The duty of an instance whose process is late with a heartbeat.
-const LATE: &str = "its process does not answer; the host restarts it if that continues";
+const LATE: &str = "the process does not answer; the host restarts it if this continues";
 
 /// Waits for a heartbeat. While it is late, the instance is degraded.
 async fn heard(mut beat: BoxFuture<'static, bool>, shared: &Shared) -> bool {
@@ -123,7 +123,7 @@ async fn ask_health(life: &Life, deadline: Duration) -> Step {
         }
     };
     match time::timeout(deadline, asking).await {
-        Err(_) => silent(life, format!("it did not answer `health` within {} s", deadline.as_secs_f32())),
+        Err(_) => silent(life, format!("no answer to `health` within {} s", deadline.as_secs_f32())),
         Ok(answer) => match connected(life, method::HEALTH, answer) {
             // An adapter without the method has answered, so it is alive.
             Step::Fatal { .. } => Step::Up,

@@ -83,13 +83,14 @@ pub(super) async fn wish(wanted: &mut watch::Receiver<Wanted>, present: &mut Wan
                 return Wish::Replace(make);
             }
             Err(error) => {
-                tracing::error!(target: "plugins", instance = %handle.instance(), "not replaced, the running copy goes on: {error}");
+                tracing::error!(target: "plugins", instance = %handle.instance(), "not replaced, the running copy \
+                                                                                   keeps running: {error}");
                 {
                     let mut told = handle.shared.told();
                     told.code = Some(error.code());
-                    told.kept = Some(format!("not replaced, the running copy goes on: {error}"));
+                    told.kept = Some(format!("not replaced, the running copy keeps running: {error}"));
                 }
-                let verdict = format!("{error}; the running copy goes on");
+                let verdict = format!("{error}; the running copy keeps running");
                 handle.shared.judged.send_replace((next.start, Some(verdict)));
                 present.start = next.start;
             }
@@ -135,14 +136,14 @@ pub(super) async fn beside(maker: Maker, make: Make) -> Result<Born, Unhealthy> 
                 time::sleep(wait).await;
             }
             Step::Broken { reason } | Step::Fatal { reason, .. } => return Err(Unhealthy::said(reason)),
-            _ => return Err(Unhealthy::said("it ended")),
+            _ => return Err(Unhealthy::said("the instance ended")),
         }
     }
 }
 
 /// Returns the message for a connect after the deadline.
 pub(super) fn late(settings: &crate::plugins::AdapterSettings) -> String {
-    format!("it did not connect within {} s", settings.connect.as_secs_f32())
+    format!("not connected within {} s", settings.connect.as_secs_f32())
 }
 
 /// Returns the message about a new incarnation that did not replace `old`. `again`: the old version had to be started
@@ -151,14 +152,14 @@ pub(super) fn sentence(handle: &AdapterHandle, old: &Make, new: &Make, why: &Unh
     let bytes = |make: &Make| make.admitted.as_ref().map(|admitted| admitted.sha256.clone());
     // If the new one was not even created, its bytes are unknown.
     let (what, mend) = if new.admitted.is_some() && bytes(old) != bytes(new) {
-        ("the new file", format!("`hermes-host adapter reload {}` tries it again", handle.instance()))
+        ("the new file", format!("retry with `hermes-host adapter reload {}`", handle.instance()))
     } else if old.plan != new.plan {
         let section = format!("correct [adapter.{}] and run `hermes-host reload`", handle.instance());
         ("the changed section", section)
     } else {
-        ("the new instance", format!("`hermes-host adapter reload {}` tries again", handle.instance()))
+        ("the new instance", format!("retry with `hermes-host adapter reload {}`", handle.instance()))
     };
-    let runs = if again { "what ran before was started again" } else { "what ran before goes on" };
+    let runs = if again { "the previous version was started again" } else { "the previous version keeps running" };
     format!("{what} did not come online ({}), so {runs}; {mend}", why.reason)
 }
 
@@ -207,7 +208,7 @@ pub(super) fn drain(draining: &mut JoinSet<()>, maker: &Maker, old: Born) {
             stuck.store(true, Ordering::Relaxed);
             tracing::error!(
                 target: "plugins", instance = %shared.instance,
-                "what was replaced did not end by its deadline; the next start is in a process of its own"
+                "the replaced instance did not stop by its deadline; the next start uses a process"
             );
         }
     });

@@ -47,9 +47,9 @@ impl TerminalLink {
         match self.inner.wire(&to.chat.id).and_then(|wire| wire.call(method::SEND, payload)) {
             Some(sending) => sending,
             None if is_for_one_answer(&to.chat.id) => {
-                outcome(&SendOutcome::refused(RefusalKind::ChatGone, "whoever asked has gone"))
+                outcome(&SendOutcome::refused(RefusalKind::ChatGone, "the terminal that asked has exited"))
             }
-            None => outcome(&SendOutcome::not_sent(None, WaitScope::Chat, "no terminal takes it")),
+            None => outcome(&SendOutcome::not_sent(None, WaitScope::Chat, "no terminal is attached")),
         }
     }
 

@@ -129,7 +129,7 @@ impl Seat {
             _ = over.wait_for(|over| *over) => None,
         };
         if let Some(why) = why {
-            tracing::debug!(target: "plugins", chat = self.chat, "a terminal left: {why}");
+            tracing::debug!(target: "plugins", chat = self.chat, "terminal detached: {why}");
             return;
         }
         let leaving = *self.inner.leaving.borrow();
@@ -168,10 +168,10 @@ async fn write_out(writer: &mut (impl AsyncWrite + Unpin), queue: &mut mpsc::Rec
         match tokio::time::timeout(WRITE_WAIT, writer.write_all(&bytes)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Some(error.to_string()),
-            Err(_) => return Some("it reads nothing".to_owned()),
+            Err(_) => return Some("the terminal does not read".to_owned()),
         }
     }
-    Some("nobody writes to it any more".to_owned())
+    Some("the queue of the terminal is closed".to_owned())
 }
 
 /// Reads frames until the terminal disconnects. Returns the reason.
@@ -190,7 +190,7 @@ async fn read_in(
             FrameKind::Reply => wire.answered(frame.id, Answer { status: frame.status, payload: frame.payload }),
             FrameKind::Call => {
                 if wire.out.capacity() < OUT_MAX / 4 {
-                    return Some("it reads no answers".to_owned());
+                    return Some("the terminal does not read its answers".to_owned());
                 }
                 called(inner, wire, chat, frame);
             }
@@ -213,7 +213,7 @@ fn called(inner: &Arc<Inner>, wire: &Arc<Wire>, at: &str, frame: Frame) {
     let read = match method {
         host_method::EMIT => event(&frame.payload, at),
         method if USES.contains(&method) => as_operator(&frame.payload),
-        _ => Err(CallError::new("unsupported", "a terminal has no such call")),
+        _ => Err(CallError::new("unsupported", "a terminal cannot make this call")),
     };
     let payload = match read {
         Ok(payload) => payload,
@@ -244,7 +244,7 @@ fn event(payload: &[u8], at: &str) -> Result<Vec<u8>, CallError> {
     let is_id = (1..=MESSAGE_ID_CHARS_MAX).contains(&id.len())
         && id.chars().all(|char| char.is_ascii_alphanumeric() || char == '-');
     if !is_id {
-        return Err(invalid(format!("message_id has 1 to {MESSAGE_ID_CHARS_MAX} letters, digits and `-`")));
+        return Err(invalid(format!("message_id must have 1 to {MESSAGE_ID_CHARS_MAX} letters, digits and `-`")));
     }
     // The id does not contain the slot: a message that is repeated in another slot after a restart is the same event.
     let mut event = Event::message(format!("m:{id}"), chat(at), operator(), said.text);
@@ -257,7 +257,7 @@ fn event(payload: &[u8], at: &str) -> Result<Vec<u8>, CallError> {
             event.kind = EventKind::Choice;
             event.choice = said.choice;
         }
-        other => return Err(invalid(format!("a terminal has no events of the kind {other}"))),
+        other => return Err(invalid(format!("a terminal cannot emit events of the kind {other}"))),
     }
     serde_json::to_vec(&event).map_err(|error| invalid(error.to_string()))
 }
@@ -267,7 +267,7 @@ fn as_operator(payload: &[u8]) -> Result<Vec<u8>, CallError> {
     let invalid = |why: String| CallError::new("invalid", why);
     let mut call: Value =
         serde_json::from_slice(payload).map_err(|error| invalid(format!("the call cannot be read: {error}")))?;
-    let fields = call.as_object_mut().ok_or_else(|| invalid("a call is a JSON object".to_owned()))?;
+    let fields = call.as_object_mut().ok_or_else(|| invalid("a call must be a JSON object".to_owned()))?;
     let operator = serde_json::to_value(operator()).map_err(|error| invalid(error.to_string()))?;
     fields.insert("sender".to_owned(), operator);
     serde_json::to_vec(&call).map_err(|error| invalid(error.to_string()))

@@ -58,9 +58,9 @@ async fn a_constructor_that_misbehaves_is_met_by_a_child_and_never_by_the_host()
     for (constructor, word) in [
         ("abort();", "signal 6"),
         ("*(volatile int *)8 = 1;", "signal 11"),
-        ("_exit(0);", "exited with 0"),
-        ("exit(7);", "exited with 7"),
-        ("for (;;);", "did not answer"),
+        ("_exit(0);", "exited with code 0"),
+        ("exit(7);", "exited with code 7"),
+        ("for (;;);", "no answer within"),
         ("for (int i = 0; i < 1024; i++) close(i);", ""),
         ("for (int i = 3; i < 1024; i++) close(i);", "descriptors"),
         ("pthread_t t; for (int i = 0; i < 50; i++) pthread_create(&t, 0, thread, 0);", "starts threads"),

@@ -270,7 +270,7 @@ over_both! {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_ends_says_how() {
-    for (mode, how) in [("exit_in_send", "exited with 7"), ("abort_in_send", "signal 6")] {
+    for (mode, how) in [("exit_in_send", "exited with code 7"), ("abort_in_send", "signal 6")] {
         let case = Case::start(Isolation::Process, mode).await;
         let closed = case.link.closed();
         assert_eq!(case.send("x").await.status, status::DROPPED);

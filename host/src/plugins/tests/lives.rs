@@ -174,7 +174,7 @@ async fn a_connect_that_does_not_answer_is_given_up() {
     settings.connect = Duration::from_millis(50);
     let host = Host::start(settings, vec![plan(IsolationChoice::InProcess, "hang_in_connect")]);
     until(&host.one(), "reconnecting", |state| state.word() == "reconnecting").await;
-    assert!(host.adapters.statuses()[0].reason.as_ref().unwrap().contains("did not connect within"));
+    assert!(host.adapters.statuses()[0].reason.as_ref().unwrap().contains("not connected within"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -430,7 +430,7 @@ async fn a_changed_file_does_not_take_down_what_runs_from_the_old_copy() {
     let Outcome::Kept(refused) = host.adapters.replace("one").unwrap().outcome(PATIENCE).await else {
         panic!("it was replaced")
     };
-    assert!(refused.contains("adapter add") && refused.ends_with("the running copy goes on"), "{refused}");
+    assert!(refused.contains("adapter add") && refused.ends_with("the running copy keeps running"), "{refused}");
     let status = host.adapters.statuses().remove(0);
     assert_eq!((status.state.as_str(), status.code), ("online", Some("changed_hash")));
     assert!(status.reason.unwrap().contains("hermes-host adapter add"));
@@ -729,7 +729,7 @@ async fn a_program_that_does_not_come_to_stay_says_what_to_mend() {
     assert!(prints.contains("\"Hell\"") && prints.contains("standard output"), "{prints}");
     let exits = SNAKE.replace("if kind != 1 or method == \"run\": continue", "if method == \"run\": sys.exit(7)");
     let exited = why_not(&["python3", "./a.py"], &[("a.py", &exits)]).await;
-    assert_eq!(exited, "its process exited with 7");
+    assert_eq!(exited, "the process exited with code 7");
 }
 
 /// The frames in another language: hello, then one answer to every call.

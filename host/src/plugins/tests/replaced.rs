@@ -134,7 +134,9 @@ async fn a_new_one_that_does_not_come_online_beside_the_old_one_is_given_up() {
     host.adapters.apply(vec![program(json!({"refuse": true}))]);
     let told = until_told(&host.adapters, |reason| reason.starts_with("not replaced")).await;
     assert!(
-        told.contains("the changed section did not come online (no such account), so what ran before goes on"),
+        told.contains(
+            "the changed section did not come online (no such account), so the previous version keeps running"
+        ),
         "{told}"
     );
     assert!(told.ends_with("correct [adapter.one] and run `hermes-host reload`"), "{told}");
@@ -153,7 +155,7 @@ async fn a_new_file_that_does_not_come_online_gives_way_to_the_old_one() {
         [
             (isolation, "connect_fatal", "the token is revoked"),
             (isolation, "connect_retry", "the platform is down"),
-            (isolation, "panic_in_create", "panicked while it was created"),
+            (isolation, "panic_in_create", "panicked during creation"),
         ]
     }) {
         let home = Home::hostile();
@@ -171,7 +173,7 @@ async fn a_new_file_that_does_not_come_online_gives_way_to_the_old_one() {
         accept(&home.library(), "operator", &settings).unwrap();
         host.adapters.apply(vec![plan(isolation, mode)]);
         let told = until_told(&host.adapters, |reason| reason.starts_with("not replaced: the new file")).await;
-        assert!(told.contains(why) && told.contains("so what ran before was started again"), "{mode}: {told}");
+        assert!(told.contains(why) && told.contains("so the previous version was started again"), "{mode}: {told}");
         assert_eq!(delivered(&one, "x").await, "0", "{mode}: what ran before runs again");
 
         host.adapters.apply(vec![plan(isolation, "connect_second")]);

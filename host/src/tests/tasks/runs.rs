@@ -50,7 +50,8 @@ fn a_run_that_crashed_belongs_to_whoever_claims_it_and_none_of_their_turns_is_it
     office.world.block_on(crate::tasks::give_up(office.world.host(), &by, &task, "enough")).unwrap();
     let talk = office.world.chat("7");
     talk.says("/agents");
-    let list = office.world.until("an answer", || talk.heard().into_iter().find(|text| text.contains("works for you")));
+    let list =
+        office.world.until("an answer", || talk.heard().into_iter().find(|text| text.contains("Running turns:")));
     assert!(list.contains("`hang on` (here"), "their own turn is not stopped for it: {list}");
 }
 
@@ -114,7 +115,7 @@ fn a_run_asks_nobody_and_says_nothing_but_its_end() {
     assert!(heard[1].starts_with(&format!("Task `{task} ask first` is completed")), "{heard:?}");
     let answers = office.clerk.answers.lock().unwrap();
     let [Answer::Denied { why: Some(why) }] = answers.as_slice() else { panic!("{answers:?}") };
-    assert!(why.contains("nobody is asked"), "{why}");
+    assert!(why.contains("there is no user to ask"), "{why}");
 }
 
 fn wish(title: &str) -> TaskWish {
@@ -248,5 +249,5 @@ fn too_many_open_tasks_are_not_said_to_run() {
     let make = || TaskWish::Create { title: "more".to_owned(), body: String::new(), run: false, timeout: None };
     while office.world.block_on(lent.tasks.act(&maker, make())).is_ok() {}
     let full = office.world.block_on(lent.tasks.act(&maker, wish("run"))).unwrap_err();
-    assert_eq!(full, "there are 100 tasks already that have not ended; end or archive some first");
+    assert_eq!(full, "there are already 100 tasks that have not ended; end or archive some first");
 }

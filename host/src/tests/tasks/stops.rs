@@ -44,7 +44,7 @@ impl Office {
     /// Returns the wake-ups of the agent.
     fn woken(&self) -> Vec<String> {
         let all = self.heard().into_iter().map(|(_, said)| said);
-        all.filter(|said| said.contains("From the host, said by nobody")).collect()
+        all.filter(|said| said.contains("System: a background job you started")).collect()
     }
 
     fn is_told_of_nothing_more(&self) {
@@ -120,7 +120,7 @@ fn a_stop_reaches_a_helper_by_every_road_and_its_session_hears_of_it_unless_it_w
             true => assert!(woken.is_empty(), "{road:?}: {woken:?}"),
             false => {
                 assert_eq!(woken.len(), 1, "{road:?}: {woken:?}");
-                assert!(woken[0].contains("(count the stars) was not done to its end: "), "{road:?}: {woken:?}");
+                assert!(woken[0].contains("(count the stars) was not completed: "), "{road:?}: {woken:?}");
             }
         }
         let watch = office.world.block_on(office.world.host().store.watch(&helper.task)).unwrap();
@@ -202,10 +202,12 @@ fn a_host_that_died_before_it_told_how_a_helper_ended_tells_it_in_its_next_life(
     office.world.start();
     office.opens();
     office.world.block_on(crate::wakes::take_up(office.world.host()));
-    office.world.until("both are told", || (office.woken().join(" ").matches("handed on").count() >= 1).then_some(()));
+    office
+        .world
+        .until("both are told", || (office.woken().join(" ").matches("you delegated").count() >= 1).then_some(()));
     office.is_told_of_nothing_more();
     let woken = office.woken().join("\n");
-    assert!(woken.contains("The task you handed on (count the stars) is done. Its result:\nmany"), "{woken}");
+    assert!(woken.contains("The task you delegated (count the stars) is done. Its result:\nmany"), "{woken}");
     assert!(woken.contains("(and the planets): interrupted, outcome unknown"), "{woken}");
     assert_eq!(office.state(&lost.task), "crashed");
 }
@@ -219,7 +221,7 @@ fn what_nobody_could_end_does_not_begin() {
     let make = || TaskWish::Create { title: "more".to_owned(), body: String::new(), run: false, timeout: None };
     while office.world.block_on(office.lent().tasks.act(&maker, make())).is_ok() {}
     let began = office.world.block_on(office.lent().tasks.began(&maker, "count", CancellationToken::new()));
-    assert!(began.unwrap_err().starts_with("there are 100 tasks already"));
+    assert!(began.unwrap_err().starts_with("there are already 100 tasks"));
     assert_eq!(office.world.host().helpers.of(&maker.session_key), 0);
 }
 
@@ -241,13 +243,13 @@ fn a_bare_stop_says_how_it_is_used_and_the_beginning_of_an_id_is_enough() {
         office.clerk.left.lock().unwrap().push((session.clone(), left));
     }
     talk.says("/agents stop p1a");
-    assert_eq!(talk.hears(5)[4], "Several begin with \"p1a\" (p1ab, p1ac); write more of it.");
+    assert_eq!(talk.hears(5)[4], "Several ids begin with \"p1a\" (p1ab, p1ac); give more of the id.");
     talk.says("/agents stop p1ab");
     assert_eq!(talk.hears(6)[5], "Ended: `p1ab`.");
     talk.says("/agents stop p1");
     assert_eq!(talk.hears(7)[6], "Ended: `p1ac`.");
     talk.says("/agents stop p");
-    assert!(talk.hears(8)[7].starts_with("There is no such work of yours"));
+    assert!(talk.hears(8)[7].starts_with("Nothing of yours has that number or id"));
 }
 
 #[test]
@@ -268,8 +270,8 @@ fn a_stop_where_no_turn_runs_says_what_does() {
     talk.says("/stop");
     assert_eq!(
         talk.hears(before + 1)[before],
-        "No turn runs here. In the background: 2 commands, 1 turn, 1 helper. `/agents` lists what runs, \
-         `/agents stop ID` ends one of it."
+        "No turn is running here. In the background: 2 commands, 1 turn, 1 sub-agent. `/agents` lists what is \
+         running; `/agents stop ID` stops one."
     );
     assert!(!helper.stop.is_cancelled(), "and ends none of it");
     let stranger = office.world.chat("8");

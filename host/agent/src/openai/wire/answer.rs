@@ -191,7 +191,7 @@ impl Answer {
     fn take_piece(&mut self, piece: &Value, is_error: bool) -> Result<bool, Trouble> {
         if let Some(error) = error_of(piece, is_error) {
             if self.is_certain() {
-                tracing::debug!(%error, "the endpoint reported an error after the answer was complete");
+                tracing::debug!(%error, "endpoint reported an error after the answer was complete");
                 return Ok(false);
             }
             return Err(Trouble::of_error_object(error));

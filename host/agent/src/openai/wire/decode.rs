@@ -37,7 +37,7 @@ pub(in crate::openai) struct Bounded {
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.bytes.len() + bytes.len() > self.bytes_max {
-            return Err(Error::new(ErrorKind::FileTooLarge, "the body is longer than allowed"));
+            return Err(Error::new(ErrorKind::FileTooLarge, "the body exceeds the size limit"));
         }
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())

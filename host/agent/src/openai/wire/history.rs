@@ -151,7 +151,9 @@ pub(in crate::openai) fn fitted(said: &Conversation<'_>, shape: Shape, room: Opt
     }
     let mut instructions = said.instructions.to_owned();
     if left_out > 0 {
-        let note = format!("[The {left_out} oldest messages of this conversation are left out: they do not fit.]");
+        let note = format!(
+            "[The {left_out} oldest messages of this conversation are omitted because they do not fit into the context window.]"
+        );
         instructions = format!("{instructions}\n\n{note}").trim_start().to_owned();
     }
     let mut messages: Vec<Value> = Vec::new();
@@ -301,8 +303,8 @@ fn message(message: &Message, pictures: &Pictures) -> Option<Value> {
     let mut content = message.content.clone();
     match hidden.count() {
         0 => {}
-        1 => content.push_str("\n[one picture of this message is not shown to you]"),
-        n => content.push_str(&format!("\n[{n} pictures of this message are not shown to you]")),
+        1 => content.push_str("\n[1 image of this message is omitted]"),
+        n => content.push_str(&format!("\n[{n} images of this message are omitted]")),
     }
     let content = content.trim_start_matches('\n').to_owned();
     let shown: Vec<Value> = message
@@ -408,7 +410,7 @@ fn shortened(text: &str, tokens: usize) -> String {
     let (head, tail) = (kept - kept / 4, kept / 4);
     let left_out = chars.len() - kept;
     let (begin, end) = (&chars[..head], &chars[chars.len() - tail..]);
-    format!("{}\n[… {left_out} characters left out …]\n{}", String::from_iter(begin), String::from_iter(end))
+    format!("{}\n[… {left_out} characters omitted …]\n{}", String::from_iter(begin), String::from_iter(end))
 }
 
 #[cfg(test)]
@@ -591,7 +593,7 @@ mod tests {
         ];
         let fitted = write(&history, &[Message::user("hello")], Shape::default(), Some(5_000));
         assert_eq!(fitted.left_out, 0);
-        assert!(fitted.messages[1]["content"].as_str().unwrap().contains("characters left out"));
+        assert!(fitted.messages[1]["content"].as_str().unwrap().contains("characters omitted"));
         let wide =
             write(&[Message::user("漢".repeat(9_000))], &[Message::user("hello")], Shape::default(), Some(5_000));
         assert!(wide.tokens < 1_000, "{}", wide.tokens);

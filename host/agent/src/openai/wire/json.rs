@@ -82,20 +82,20 @@ pub(crate) fn object(text: &str) -> Result<Value, String> {
     found.values.dedup();
     let first = found.values.pop();
     match first {
-        Some(_) if !found.values.is_empty() => Err("they are more than one JSON value".to_owned()),
-        _ if found.unreadable || found.done => Err(format!("they are not valid JSON ({why})")),
+        Some(_) if !found.values.is_empty() => Err("more than one JSON value".to_owned()),
+        _ if found.unreadable || found.done => Err(format!("invalid JSON ({why})")),
         Some(Value::Null) => Ok(Value::Object(serde_json::Map::new())),
         Some(Value::String(inner)) => match serde_json::from_str::<Value>(&inner) {
             Ok(inner) if inner.is_object() => Ok(inner),
-            _ => Err("they are a string, not a JSON object".to_owned()),
+            _ => Err("expected a JSON object, not a string".to_owned()),
         },
         Some(mut value) if value.is_object() => {
             without_halves(&mut value);
             Ok(value)
         }
-        Some(Value::Array(_)) => Err("they are a list, not a JSON object".to_owned()),
-        Some(_) => Err("they are not a JSON object".to_owned()),
-        None => Err(format!("they are not valid JSON ({why})")),
+        Some(Value::Array(_)) => Err("expected a JSON object, not an array".to_owned()),
+        Some(_) => Err("expected a JSON object".to_owned()),
+        None => Err(format!("invalid JSON ({why})")),
     }
 }
 

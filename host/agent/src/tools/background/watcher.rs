@@ -149,7 +149,7 @@ async fn lines_of_what_is_left(
 /// Returns a description, for the agent, of the end of a command that left a running process behind.
 pub fn left_words(code: i32) -> String {
     format!(
-        "{}; something that it started still runs, and is ended with process(action=\"kill\")",
+        "{}, but a process that it started is still running; stop it with process(action=\"kill\")",
         End::Code(code).words()
     )
 }
@@ -157,7 +157,7 @@ pub fn left_words(code: i32) -> String {
 fn tell_end_with(news: &mut News, process: &Process, ports: &Ports, how: &str) {
     let last = plain(&process.files.end(LAST_BYTES), &*ports.mask);
     let command = process.shown(ports, COMMAND_BYTES_MAX);
-    let end = format!("The process {} (`{command}`) {how}. The end of what it printed:\n{last}", process.id);
+    let end = format!("The process {} (`{command}`) {how}. The end of its output:\n{last}", process.id);
     news.text = if news.text.is_empty() { end } else { format!("{}\n\n{end}", news.text) };
 }
 
@@ -236,10 +236,10 @@ impl Lines {
             let command = process.shown(ports, COMMAND_BYTES_MAX);
             text = format!("The process {} (`{command}`) printed:\n{}", process.id, hits.join("\n"));
             if more > 0 {
-                text.push_str(&format!("\n[… {more} more such lines …]"));
+                text.push_str(&format!("\n[… {more} more matching lines …]"));
             }
             if self.told >= TELLS_MAX {
-                text.push_str("\nIt has printed such lines so often that you are not told of any more; poll it.");
+                text.push_str("\nThe limit of notifications for this process is reached; poll it for further output.");
             }
         }
         News { id: process.id.clone(), text, last: false, upto }

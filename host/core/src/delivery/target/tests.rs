@@ -29,7 +29,7 @@ fn what_is_no_target_says_what_to_write() {
     assert!(matches!(read("two words:7"), Err(TargetError::NoInstance { .. })));
     assert_eq!(read("mail:"), Err(TargetError::NoPlace { instance: "mail".to_owned() }));
     assert_eq!(read("mail: @ "), Err(TargetError::NoName { instance: "mail".to_owned() }));
-    assert!(read("mail:").unwrap_err().to_string().contains("write mail for its home channel"));
+    assert!(read("mail:").unwrap_err().to_string().contains("use mail for its home channel"));
 }
 
 #[test]
