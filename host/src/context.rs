@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hermes_agent::{Message, TurnRequest};
 use hermes_core::access::{Authorized, HostCause, Origin};
 use hermes_core::context::TurnContext;
+use hermes_core::file_refs;
 use hermes_core::ids::{InboxId, SessionId, TurnId};
 use hermes_core::session::{MAIN_PROFILE, is_dm, participant};
 use hermes_core::settings::{BusyMode, SessionSettings};
@@ -14,7 +15,6 @@ use serde_json::Value;
 
 use crate::deliver;
 use crate::enclose;
-use crate::fetching;
 use crate::files::Files;
 use crate::host::Host;
 use crate::plugins::AdapterHandle;
@@ -386,7 +386,7 @@ fn input(event: &Event, several: bool, instance: &str, files: &Files) -> Message
         text.push_str(&files.describe("attached", file, instance));
     }
     let mut message = Message::user(text);
-    message.attachments = fetching::files(event).cloned().collect();
+    message.attachments = file_refs::files(event).cloned().collect();
     message
 }
 

@@ -29,6 +29,7 @@ use hermes_agent::Message;
 use hermes_core::access::{Authorized, Denied, Grants, Tier, Trust, addressed};
 use hermes_core::asks::Book;
 use hermes_core::delivery::Homes;
+use hermes_core::file_refs;
 use hermes_core::ids::{InboxId, SessionId};
 use hermes_core::rate::{BotLoops, Rates};
 use hermes_core::routes::{Route, RouteTable};
@@ -42,9 +43,7 @@ use crate::commands::asks::StaffChats;
 use crate::commands::busy::{Aside, ToAgent};
 use crate::context::{Heard, Place, Urge};
 use crate::deliver;
-use crate::edits;
 use crate::events::{DeliveryNews, Due, HostEvent, Inbound, Migration, Permit, TurnNews};
-use crate::fetching;
 use crate::host::Host;
 use crate::lane::{After, Birth, GuardLimits, Lane, LaneMessage, Order, Takeover, Then};
 use crate::lanes::Lanes;
@@ -54,6 +53,7 @@ use crate::pairing::Pairing;
 use crate::plugins::{AdapterEvent, AdapterHandle};
 use crate::reset;
 use crate::store::{Change, DeadTargetRow, HandoffClaim, Lineage, Loaded, NewSession, Observed, Parent, RouteRow};
+use hermes_core::message_edit as edits;
 
 /// The reason for dropping a group message that is not addressed to the agent.
 const NOT_ADDRESSED: &str = "not addressed";
@@ -225,7 +225,7 @@ impl Dispatcher {
             return self.pressed(arrived);
         }
         let Some(arrived) = self.meant_for_the_agent(arrived) else { return };
-        self.host.media.admitted(&arrived.instance, fetching::files(arrived.event.get()));
+        self.host.media.admitted(&arrived.instance, file_refs::files(arrived.event.get()));
         let Some(arrived) = self.still_here(arrived) else { return };
         if self.waits_in_the_inbox(&arrived) {
             return;
@@ -337,7 +337,7 @@ impl Dispatcher {
     }
 
     fn deny(&mut self, id: InboxId, instance: Arc<str>, denied: Denied, permit: Permit) {
-        self.host.media.let_go(&instance, fetching::files(&denied.event));
+        self.host.media.let_go(&instance, file_refs::files(&denied.event));
         if denied.event.kind == EventKind::Migrated && self.has_part_in(&instance, &denied.event.chat) {
             self.follow(&instance, &denied.event);
         }
@@ -377,7 +377,7 @@ impl Dispatcher {
             }
             _ => "no message",
         };
-        self.host.media.let_go(&arrived.instance, fetching::files(arrived.event.get()));
+        self.host.media.let_go(&arrived.instance, file_refs::files(arrived.event.get()));
         let line = if why == NOT_ADDRESSED { self.context_of(&arrived) } else { None };
         let Arrived { id, instance, event, permit, .. } = arrived;
         self.note(match line {

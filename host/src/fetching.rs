@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
+use hermes_core::file_refs::away;
 use hermes_protocol::{Attachment, Event, FETCH_BYTES_MAX};
 use tokio::time::timeout;
 
@@ -81,28 +82,6 @@ impl Drop for Fetched {
             self.host.media.let_go(&self.instance, &self.attachments());
         }
     }
-}
-
-/// Returns every file of an event: its own, then those of the message that it quotes.
-pub fn files(event: &Event) -> impl Iterator<Item = &Attachment> {
-    event.attachments.iter().chain(event.reply_to.iter().flat_map(|reply| &reply.attachments))
-}
-
-/// Returns whether a file of this event is still with its platform.
-pub fn has_away(event: &Event) -> bool {
-    files(event).any(is_away)
-}
-
-/// Replaces references by the fetched files.
-pub fn put(mut event: Event, fetched: &[(String, Attachment)]) -> Event {
-    let quoted = event.reply_to.iter_mut().flat_map(|reply| &mut reply.attachments);
-    for file in event.attachments.iter_mut().chain(quoted).filter(|file| is_away(file)) {
-        let found = fetched.iter().find(|(reference, _)| file.fetch.as_ref() == Some(reference));
-        if let Some((_, found)) = found {
-            file.clone_from(found);
-        }
-    }
-    event
 }
 
 /// Requests the files of an event from the platform, each within its own deadline.
@@ -189,13 +168,4 @@ fn checked(file: &Attachment, brought: Attachment) -> Attachment {
 
 fn beyond(file: Attachment) -> Attachment {
     file.not_fetched(format!("only {FILES_MAX} files of a message are fetched"))
-}
-
-fn is_away(file: &Attachment) -> bool {
-    file.media.is_none() && file.fetch.is_some()
-}
-
-/// Returns the files of an event that are still with its platform, each with its reference.
-fn away(event: &Event) -> impl Iterator<Item = (String, Attachment)> {
-    files(event).filter(|file| is_away(file)).filter_map(|file| Some((file.fetch.clone()?, file.clone())))
 }

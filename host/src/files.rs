@@ -10,16 +10,16 @@ use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
 use hermes_agent::{RuntimeKind, tools};
+use hermes_core::file_refs;
 use hermes_protocol::{Attachment, AttachmentKind};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::context::Heard;
-use crate::fetching;
 use crate::host::Host;
 use crate::media::text::{EXTRACTED, Extracted, FileText, FileTexts};
 use crate::media::{is_id, pdf};
-use crate::status::human::one_line;
+use hermes_core::text::one_line;
 
 /// Characters of a name.
 const NAME_CHARS_MAX: usize = 200;
@@ -41,7 +41,7 @@ impl Files {
         let mut files = Self::default();
         let until = Instant::now() + pdf::PATIENCE;
         for heard in messages.filter(|heard| heard.input.is_none()) {
-            let named: Vec<Attachment> = fetching::files(heard.event.get()).cloned().collect();
+            let named: Vec<Attachment> = file_refs::files(heard.event.get()).cloned().collect();
             if named.is_empty() {
                 continue;
             }

@@ -22,7 +22,7 @@ use crate::accounts::Accounts;
 use crate::app::NextRun;
 use crate::app::plan::Planner;
 use crate::chance::Chance;
-use crate::clock::{Clock, PlatformClocks};
+use crate::clock::Timer;
 use crate::codes::Codes;
 use crate::control::RunTokens;
 use crate::events::{DeliveryNews, HostEvent};
@@ -39,6 +39,7 @@ use crate::store::{NewDelivery, OwedDelivery, Store, StoreError};
 use crate::tasks::Bell;
 use crate::tasks::helpers::Helpers;
 use crate::working::Working;
+use hermes_core::clock::PlatformClocks;
 
 /// First wait after a commit failed.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -55,7 +56,7 @@ pub struct Host {
     /// Start of this run, in milliseconds since the Unix epoch.
     started_ms: i64,
     /// The clock.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn Timer>,
     /// The source of randomness.
     pub chance: Arc<dyn Chance>,
     /// The agent runtime.
@@ -141,14 +142,14 @@ impl Host {
     pub fn new(
         store: Store,
         epoch: Epoch,
-        clock: Arc<dyn Clock>,
+        clock: Arc<dyn Timer>,
         chance: Arc<dyn Chance>,
         runtime: Arc<dyn AgentRuntime>,
         events: mpsc::Sender<HostEvent>,
         live: Live,
     ) -> Self {
         store.set_keep(live.keep());
-        let media = Media::new(live.config.home.join("media"), Arc::clone(&chance), Arc::clone(&clock));
+        let media = Media::new(live.config.home.join("media"), Arc::clone(&chance), clock.clone());
         let media = media.up_to(live.config.limits.file_bytes_max);
         let turns = Arc::new(Semaphore::new(live.config.limits.turns_max.max(1)));
         Self {

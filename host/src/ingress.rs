@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
+use hermes_core::file_refs;
 use hermes_core::limits::{STRANGER_BURST_EVENTS, STRANGER_EVENTS_PER_S};
 use hermes_core::rate::Allowance;
 use hermes_protocol::{CallError, Emitted, Event, EventKind};
@@ -32,12 +33,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use crate::crash;
 use crate::deliver;
 use crate::dispatcher::trust_in;
-use crate::edits;
 use crate::events::{HostEvent, Inbound, Permit, Place, Stray};
 use crate::host::Host;
 use crate::plugins::{AdapterHandle, terminal};
-use crate::status::human::one_line;
 use crate::store::{Accepted, NewInbox, StoreError};
+use hermes_core::message_edit as edits;
+use hermes_core::text::one_line;
 
 /// Events of one instance that are committed at once; further ones wait in order.
 const ACCEPTING_MAX: usize = 64;
@@ -359,7 +360,7 @@ impl Desk {
         let (dated_ms, received_ms) = (event.at_ms, new.received_ms);
         match written(host, new, &event, waits).await {
             Ok(Accepted::New(id)) => {
-                host.media.named(instance, crate::fetching::files(&event));
+                host.media.named(instance, file_refs::files(&event));
                 if dated_ms > 0 {
                     host.clocks.learn(instance, dated_ms, received_ms);
                 }
@@ -369,7 +370,7 @@ impl Desk {
                 Ok(Written { emitted: Emitted::New { inbox_id: id.0 }, inbound: Some(inbound) })
             }
             Ok(Accepted::Duplicate(id)) => {
-                host.media.let_go_again(instance, crate::fetching::files(&event));
+                host.media.let_go_again(instance, file_refs::files(&event));
                 Ok(Written { emitted: Emitted::Duplicate { duplicate_of: id.0 }, inbound: None })
             }
             Err(error) => Err(CallError::new("unavailable", error.to_string())),
@@ -441,7 +442,7 @@ async fn written(host: &Host, new: NewInbox, event: &Event, waits: bool) -> Resu
                 if wait == AGAIN_AFTER {
                     tracing::warn!(instance = new.instance, %error, "event could not be committed; retrying");
                     // The files are kept for as long.
-                    host.media.named(&new.instance, crate::fetching::files(event));
+                    host.media.named(&new.instance, file_refs::files(event));
                 }
                 if host.draining.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
                     return Err(error);

@@ -34,7 +34,6 @@ pub mod control;
 pub mod crash;
 pub mod deliver;
 pub mod dispatcher;
-pub mod edits;
 pub mod enclose;
 pub mod events;
 mod fetching;

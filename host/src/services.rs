@@ -22,9 +22,9 @@ use crate::events::{Control, HostEvent, TurnWish};
 use crate::host::Host;
 use crate::ingress::Ingress;
 use crate::plugins::{AdapterHandle, HostServices};
-use crate::status::human::one_line;
 use crate::store::{Change, CommandTx, NewFork, NewSession, RouteRow, SessionFilter, SessionRow, StoreError};
 use crate::value_writes::ValueWrites;
+use hermes_core::text::one_line;
 
 /// The owner of the operator's sessions, on every instance.
 pub const OPERATOR: &str = "operator";
@@ -55,7 +55,7 @@ impl Services {
     /// Creates the services of `host`. Must be called inside its runtime.
     pub fn new(host: Arc<Host>) -> Self {
         let ingress = Ingress::new(Arc::clone(&host));
-        let value_writes = ValueWrites::new(Arc::clone(&host.clock));
+        let value_writes = ValueWrites::new(host.clock.clone());
         Self { shared: Arc::new(Shared { host, ingress, value_writes }) }
     }
 }

@@ -12,14 +12,14 @@ use hermes_core::limits::{KV_BURST_BYTES, KV_BYTES_PER_S};
 use hermes_core::rate::Allowance;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::clock::Clock;
+use crate::clock::Timer;
 
 /// Bytes that a write counts in addition to its key and value: a page is written for the smallest one.
 const WRITE_BYTES: u32 = 256;
 
 /// The write slots of all instances.
 pub(crate) struct ValueWrites {
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn Timer>,
     instances: Mutex<BTreeMap<Arc<str>, Writes>>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct ValueWrites {
 type Writes = Arc<tokio::sync::Mutex<Allowance>>;
 
 impl ValueWrites {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Timer>) -> Self {
         Self { clock, instances: Mutex::default() }
     }
 

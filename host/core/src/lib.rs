@@ -14,6 +14,7 @@
 //! * [`pairing`] grants access by codes.
 //! * [`context`] describes the origin of a turn, [`settings`] the choices of a conversation.
 //! * [`lateness`] estimates the age of messages, and [`backoff`] computes waits.
+//! * [`file_refs`], [`message_edit`] and [`text`] are helpers for files, edits and texts; [`clock`] is the port of time.
 //! * [`limits`] holds all limits; [`ids`] and [`secret`] hold small types.
 //!
 //! No code in this crate reads a clock, draws a random number, accesses a file or iterates over a hash map.
@@ -27,14 +28,17 @@ pub mod access;
 pub mod adapter;
 pub mod asks;
 pub mod backoff;
+pub mod clock;
 pub mod commands;
 pub mod context;
 pub mod delivery;
+pub mod file_refs;
 pub mod guard;
 pub mod handoff;
 pub mod ids;
 pub mod lateness;
 pub mod limits;
+pub mod message_edit;
 pub mod nearest;
 pub mod pairing;
 pub mod progress;
@@ -44,4 +48,5 @@ pub mod secret;
 pub mod session;
 pub mod settings;
 pub mod task;
+pub mod text;
 pub mod turn;

@@ -16,7 +16,7 @@ use tokio::process::{Child, Command};
 
 use super::stop::End;
 use crate::config::{self, Problems, Sources};
-use crate::status::human::one_line;
+use hermes_core::text::one_line;
 
 /// The first word of the program's answer to `--version`.
 const NAME: &str = "hermes-host ";

@@ -210,7 +210,7 @@ impl App {
         self.state.send_replace("online");
         Ok(ControlReply::done(match waited {
             0 => "The host accepts events again.".to_owned(),
-            n => format!("The host accepts events again; {} waited.", crate::status::human::counted(n as u64, "event")),
+            n => format!("The host accepts events again; {} waited.", hermes_core::text::counted(n as u64, "event")),
         }))
     }
 

@@ -32,7 +32,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::chance::{Chance, SystemChance};
-use crate::clock::{Clock, ClockWatch, SystemClock};
+use crate::clock::Timer;
+use crate::clock::{ClockWatch, SystemClock};
 use crate::config::{Config, Sources};
 use crate::control as socket;
 use crate::dispatcher::Dispatcher;
@@ -237,7 +238,7 @@ async fn serve(
     // The address is bound first, so that a host without it starts nothing.
     let status_listener = if alone { None } else { status::bind(&config).await? };
 
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let clock: Arc<dyn Timer> = Arc::new(SystemClock);
     let chance: Arc<dyn Chance> = Arc::new(SystemChance);
     let path = config.home.join("state.db");
     let opened = {

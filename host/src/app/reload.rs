@@ -11,7 +11,7 @@ use crate::control::{ControlReply, ErrorKind};
 use crate::events::{Control, HostEvent};
 use crate::live::Live;
 use crate::plugins::{AdapterStatus, Begun, Outcome};
-use crate::status::human::span;
+use hermes_core::text::span;
 
 /// The longest wait of `reload` and `adapter reload` for the first outcome of their starts.
 const OUTCOME: Duration = Duration::from_secs(10);

@@ -28,7 +28,7 @@ pub fn serve(app: &Arc<App>, listener: Option<TcpListener>) -> JoinHandle<()> {
     let Some(listener) = listener else { return tokio::spawn(async {}) };
     let clients_max = app.host.live().config.limits.status_clients_max;
     let source: Arc<dyn StatusSource> = Arc::new(Source(Arc::clone(app)));
-    tokio::spawn(status::serve(listener, source, Arc::clone(&app.host.clock), clients_max))
+    tokio::spawn(status::serve(listener, source, app.host.clock.clone(), clients_max))
 }
 
 struct Source(Arc<App>);

@@ -69,7 +69,7 @@ async fn title_of(asking: &Asking, session: &str) -> Option<String> {
 }
 
 fn words(session: &str, title: Option<&str>) -> String {
-    let called = title.map(|title| format!(" {:?}", crate::status::human::one_line(title, 80))).unwrap_or_default();
+    let called = title.map(|title| format!(" {:?}", hermes_core::text::one_line(title, 80))).unwrap_or_default();
     format!("From another conversation,{called} ({session}); `hermes-host chat --resume {session}` resumes it:")
 }
 

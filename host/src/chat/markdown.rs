@@ -4,7 +4,7 @@
 //! are styled; other markup is shown as written. Control characters are always removed. Without styling the text is
 //! shown as written.
 
-use crate::status::human::is_shown;
+use hermes_core::text::is_shown;
 
 /// Ends every style.
 const PLAIN: &str = "\x1b[0m";

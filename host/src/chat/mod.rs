@@ -29,10 +29,11 @@ use std::path::PathBuf;
 use hermes_protocol::{Chat, ChoiceMade, Event, EventKind, Sender};
 
 use crate::app::RunError;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::SystemClock;
 use crate::config::{Config, Problems, Sources};
 use crate::control::ClientError;
 use crate::mask::LogMask;
+use hermes_core::clock::Clock;
 pub use once::Answered;
 use own::Hosts;
 use signals::Signals;

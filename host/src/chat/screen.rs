@@ -6,7 +6,7 @@
 use hermes_protocol::{Choices, Outgoing, Purpose, TurnEvent};
 
 use super::markdown::{Flow, Look};
-use crate::status::human::{is_shown, one_line};
+use hermes_core::text::{is_shown, one_line};
 
 /// Turns whose shown text is remembered.
 const TURNS_MAX: usize = 16;

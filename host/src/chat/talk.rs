@@ -21,7 +21,7 @@ use super::{ChatError, Options, Speaker};
 use crate::commands::agents::names_in;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest};
 use crate::plugins::terminal::Leaving;
-use crate::status::human::sentence;
+use hermes_core::text::sentence;
 
 /// A second Ctrl-C within this time leaves.
 const AGAIN_WITHIN: Duration = Duration::from_secs(2);

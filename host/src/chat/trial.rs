@@ -18,7 +18,7 @@ use crate::app::{self, OwnHost, RunError, RunOptions, Watcher};
 use crate::config::{Config, Sources};
 use crate::mask::LogMask;
 use crate::plugins::{AdapterState, Seen};
-use crate::status::human::one_line;
+use hermes_core::text::one_line;
 
 /// Characters of a text that are shown.
 const SHOWN_CHARS_MAX: usize = 500;

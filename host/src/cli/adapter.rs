@@ -12,11 +12,12 @@ use super::args::AdapterCommand;
 use super::ask::{self, print, print_json, say, unexpected};
 use super::scratch::Scratch;
 use super::{Context, Failure, certify, new, offline, try_out};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::SystemClock;
 use crate::config;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest};
 use crate::plugins::{self, AdapterSettings, Found, Place, PluginsLock};
 use crate::status::AdapterStatus;
+use hermes_core::clock::Clock;
 
 /// The largest library that is copied, in bytes.
 const LIBRARY_BYTES_MAX: u64 = 512 * 1024 * 1024;

@@ -18,7 +18,7 @@ use super::scratch::Scratch;
 use super::{Context, FAILED, Failure, adapter};
 use crate::config::nearest;
 use crate::plugins::{self, Isolation};
-use crate::status::human::one_line;
+use hermes_core::text::one_line;
 
 /// Deadline of one isolation. A platform that does not answer can take a minute and a half of it.
 const TRIAL_WAIT: Duration = Duration::from_secs(600);

@@ -13,11 +13,12 @@ use hermes_core::context::CONTROL_TOKEN;
 use super::ask::{answered, deaf, in_use, say, unexpected};
 use super::{Context, Failure};
 use crate::app::{HostLock, held_by};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::SystemClock;
 use crate::config::{self, Config, nearest};
 use crate::control::{Client, ClientError, ControlReply, ControlRequest, ErrorKind};
 use crate::pairing::{OPERATOR, Pairing, PairingChange};
 use crate::store::{Change, CommandTx, Loaded, Store};
+use hermes_core::clock::Clock;
 
 /// Asks the running host, or does the work on the database if none runs.
 pub async fn host_or_offline(context: &Context, request: &ControlRequest) -> Result<ControlReply, Failure> {

@@ -8,9 +8,10 @@ use super::args::{Listed, SessionCommand};
 use super::ask::{self, print, print_json, unexpected};
 use super::table::{Table, ago};
 use super::{Context, Failure};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::SystemClock;
 use crate::control::{ControlReply, ControlRequest, MessageInfo, SessionInfo};
-use crate::status::human::{counted, one_line};
+use hermes_core::clock::Clock;
+use hermes_core::text::{counted, one_line};
 
 pub async fn session(context: &Context, command: SessionCommand) -> Result<(), Failure> {
     match command {

@@ -5,10 +5,12 @@ use std::io::IsTerminal;
 use super::ask::{self, print, print_json, unexpected};
 use super::table::{Table, ago};
 use super::{Context, Failure};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::SystemClock;
+use crate::config::write_sample;
 use crate::control::{ControlReply, ControlRequest};
-use crate::status::human::{counted, one_line, span, write_sample};
 use crate::status::{AdapterStatus, StatusJson};
+use hermes_core::clock::Clock;
+use hermes_core::text::{counted, one_line, span};
 
 /// The longest reason that is shown, in characters.
 const WHY_CHARS_MAX: usize = 1_000;

@@ -1,6 +1,6 @@
 //! Aligned tables for people.
 
-use crate::status::human::{one_line, span};
+use hermes_core::text::{one_line, span};
 
 /// The widest cell, in characters.
 const CELL_CHARS_MAX: usize = 60;

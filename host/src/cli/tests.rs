@@ -136,7 +136,7 @@ fn access_and_adapters_are_changed_without_a_host_under_its_lock() {
     world.file("[adapter.one]\nplugin = \"linecat\"\n[adapter.off]\nplugin = \"linecat\"\nenabled = false\n");
     let clock = || std::sync::Arc::new(crate::clock::SystemClock);
     let open = || crate::store::Store::open(&world.home().join("state.db"), clock()).unwrap();
-    let now_ms = crate::clock::Clock::now_ms(&crate::clock::SystemClock);
+    let now_ms = hermes_core::clock::Clock::now_ms(&crate::clock::SystemClock);
     let mut book = hermes_core::pairing::PairingBook::default();
     let offer = book.offer("one", "7", "Ada", now_ms, [7; 32]);
     let hermes_core::pairing::Offer::New { code, request } = offer else { panic!("{offer:?}") };

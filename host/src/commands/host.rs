@@ -9,8 +9,8 @@ use crate::back;
 use crate::dispatcher::Dispatcher;
 use crate::lane::Act;
 use crate::render;
-use crate::status::human::echo;
 use crate::store::Change;
+use hermes_core::text::echo;
 
 /// Returns the version and the target of the build.
 pub(super) fn version() -> String {

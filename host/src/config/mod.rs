@@ -42,7 +42,7 @@ pub use prepare::{Prepared, manifests_of};
 pub use problem::{Problem, Problems, Source, Warning, nearest};
 pub use proxies::{HostProxy, child_variables};
 pub use read::is_instance_name;
-pub use sample::sample;
+pub use sample::{sample, write_sample};
 pub use schema::check;
 pub use show::{Shown, json_schema};
 

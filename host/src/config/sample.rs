@@ -10,6 +10,7 @@ use hermes_protocol::Manifest;
 use serde_json::Value as Json;
 
 use super::keys::{KEYS, Key, SECTIONS};
+use super::load::FILE_NAME;
 use super::schema;
 use super::secrets::{self, is_secret};
 use super::show::{section_keys, toml};
@@ -52,6 +53,14 @@ pub fn sample(manifests: &BTreeMap<String, Manifest>, schemas: &BTreeMap<String,
         adapter(&mut out, manifest, schemas.get(&manifest.id));
     }
     out
+}
+
+/// Returns the shell command that writes a first configuration file.
+pub fn write_sample(home: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);
+    let file = format!("{}/{}", home.trim_end_matches('/'), FILE_NAME);
+    let word = if file.chars().all(is_plain) { file } else { format!("'{}'", file.replace('\'', "'\\''")) };
+    format!("hermes-host config sample > {word}")
 }
 
 fn entry(out: &mut String, name: &str, key: &Key, lead: &str) {

@@ -12,7 +12,7 @@ use super::{Arrived, Dispatcher, Found, place};
 use crate::clerk::Note;
 use crate::deliver;
 use crate::lane::{Act, LaneMessage, Order};
-use crate::status::human::counted;
+use hermes_core::text::counted;
 
 /// The result of counting an event.
 pub(super) enum Heard {

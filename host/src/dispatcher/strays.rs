@@ -3,11 +3,11 @@
 //! of the previous one.
 
 use hermes_core::access::{Denial, Denied};
+use hermes_core::file_refs;
 use hermes_protocol::{Event, EventKind};
 
 use super::{Dispatcher, trust_in};
 use crate::events::Stray;
-use crate::fetching;
 use crate::pairing::{self, Met};
 
 impl Dispatcher {
@@ -48,7 +48,7 @@ impl Dispatcher {
     fn send_away(&mut self, instance: &str, denied: Denied) -> Option<Event> {
         match self.meet(instance, &denied) {
             Met::Silence(_) => {
-                self.host.media.let_go(instance, fetching::files(&denied.event));
+                self.host.media.let_go(instance, file_refs::files(&denied.event));
                 None
             }
             Met::Offer(..) | Met::Welcome(..) => Some(denied.event),

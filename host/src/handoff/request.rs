@@ -15,9 +15,9 @@ use crate::control::{ControlReply, ErrorKind, HandoffInfo};
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
 use crate::plugins::AdapterHandle;
-use crate::status::human::one_line;
 use crate::store::{Change, CommandTx, HandoffAsked, HandoffRow, StoreError};
 use crate::targets;
+use hermes_core::text::one_line;
 
 /// The reason of a handoff that the operator cancelled.
 const CANCELLED: &str = "cancelled by the operator";

@@ -20,7 +20,7 @@ use super::running::Running;
 use super::{Lane, running};
 use crate::asking::{self, Over as OverQuestion};
 use crate::chance;
-use crate::clock::Clock;
+use crate::clock::Timer;
 use crate::events::{Asking, Control, HostEvent, TurnNews};
 use crate::host::Host;
 use crate::store::Change;
@@ -96,7 +96,7 @@ impl Asks {
     }
 
     /// Waits for the next question that ends without an answer; forever if none is open. Cancel-safe.
-    pub async fn over(&mut self, clock: &dyn Clock) -> (String, Over) {
+    pub async fn over(&mut self, clock: &dyn Timer) -> (String, Over) {
         let next = self.open.iter().min_by_key(|open| open.until);
         let next = next.map(|open| (open.question.id.clone(), open.until));
         let taken_back = std::future::poll_fn(|cx| {

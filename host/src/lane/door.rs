@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::future;
 use std::sync::Arc;
 
+use hermes_core::file_refs;
 use hermes_core::ids::InboxId;
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
@@ -98,7 +99,7 @@ impl Door {
     fn holds_up(&self, heard: &Heard) -> bool {
         // An event of the host has its text already.
         heard.input.is_none()
-            && (fetching::has_away(heard.event.get())
+            && (file_refs::has_away(heard.event.get())
                 || !self.is_empty() && self.entries().any(|entry| entry.heard.by() == heard.by()))
     }
 
@@ -107,7 +108,7 @@ impl Door {
             let room = Arc::new(Semaphore::new(FETCHING_MAX));
             Box::new(Inside { entries: VecDeque::new(), fetches: JoinSet::new(), room })
         });
-        let files = match fetching::has_away(heard.event.get()) {
+        let files = match file_refs::has_away(heard.event.get()) {
             true => {
                 let (instance, adapter) = (Arc::clone(&heard.place.instance), heard.place.adapter.clone());
                 let fetch = fetching::fetch(Arc::clone(host), instance, adapter, heard.event.get().clone());
@@ -263,7 +264,7 @@ impl Lane {
                     // The row stays as it is in the inbox, and the next run of the host fetches the files.
                     continue;
                 }
-                heard.event = heard.event.map(|event| fetching::put(event, &files));
+                heard.event = heard.event.map(|event| file_refs::put(event, &files));
                 fetched.keep();
                 crash::point("files_kept");
             }
@@ -286,7 +287,7 @@ impl Lane {
 
     /// Drops the messages whose files are being fetched; returns whether there were any.
     pub(super) async fn stop_fetching(&mut self) -> bool {
-        let stopped = self.door.take_where(|heard| fetching::has_away(heard.event.get()));
+        let stopped = self.door.take_where(|heard| file_refs::has_away(heard.event.get()));
         if stopped.is_empty() {
             return false;
         }

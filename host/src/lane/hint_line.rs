@@ -9,7 +9,7 @@ use std::time::Duration;
 use hermes_protocol::CallError;
 use tokio::time::Instant;
 
-use crate::clock::Clock;
+use crate::clock::Timer;
 use crate::host::Host;
 use crate::outbox::{HintKind, Holds};
 use crate::plugins::AdapterHandle;
@@ -19,7 +19,7 @@ use crate::plugins::AdapterHandle;
 pub struct HintLine {
     adapter: AdapterHandle,
     holds: Arc<Holds>,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn Timer>,
 }
 
 impl HintLine {

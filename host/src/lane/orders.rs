@@ -15,8 +15,8 @@ use crate::asking;
 use crate::context::{self, Heard, Place, Spoken};
 use crate::files::Files;
 use crate::host::Host;
-use crate::status::human::one_line;
 use crate::store::{Change, CommandTx, EndTurn, StoreError, TurnEnd};
+use hermes_core::text::one_line;
 
 /// A slash command on its way to its session.
 #[derive(Debug)]

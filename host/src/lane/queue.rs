@@ -21,12 +21,12 @@ use super::hints::NativeStream;
 use super::running::Running;
 use super::{Lane, Waiting};
 use crate::context::{self, Heard, Urge};
-use crate::edits;
 use crate::files::Files;
 use crate::host::Host;
 use crate::render;
 use crate::store::{Change, CommandTx, TurnEnd};
 use crate::turn::Cause;
+use hermes_core::message_edit as edits;
 
 /// The notice about a turn that was interrupted by a later message, if nothing else shows it.
 const INTERRUPTED: &str = "(interrupted)";

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::hint_line::HintLine;
-use crate::clock::Clock;
+use crate::clock::Timer;
 use crate::context::Heard;
 use crate::host::Host;
 use crate::outbox::HintKind;
@@ -45,7 +45,7 @@ pub struct Reacting {
 struct Sign {
     hints: HintLine,
     message: SentMessage,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn Timer>,
     seen_at: Instant,
     /// True if an earlier run of the host may have set it.
     begun: bool,

@@ -27,7 +27,7 @@ use super::hint_line::HintLine;
 use super::hints::{NativeStream, Typing};
 use super::manner::{Dress, Manner, Tools};
 use super::reacting::Reacting;
-use crate::clock::Clock;
+use crate::clock::Timer;
 use crate::config::StreamMode;
 use crate::context::{Heard, Spoken};
 use crate::control::TokenLease;
@@ -74,7 +74,7 @@ pub struct Running {
     tools: Tools,
     manner: Manner,
     home: PathBuf,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn Timer>,
     hints: Option<HintLine>,
     typing: Option<Typing>,
     reacting: Option<Reacting>,
@@ -476,7 +476,7 @@ fn broken(error: &tokio::task::JoinError) -> Failure {
 }
 
 /// Waits for a moment; forever if there is none.
-pub(super) async fn at(clock: &dyn Clock, moment: Option<Instant>) {
+pub(super) async fn at(clock: &dyn Timer, moment: Option<Instant>) {
     match moment {
         Some(moment) => clock.until(moment).await,
         None => std::future::pending().await,
@@ -485,7 +485,7 @@ pub(super) async fn at(clock: &dyn Clock, moment: Option<Instant>) {
 
 /// The time of a turn's last output, and the actions after its silence.
 struct Pace {
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn Timer>,
     started: Instant,
     heard: Instant,
     warned: bool,
@@ -504,7 +504,7 @@ enum Beat {
 }
 
 impl Pace {
-    fn new(clock: Arc<dyn Clock>, inactivity: Duration, warning: Duration, heartbeat: Duration, beats: bool) -> Self {
+    fn new(clock: Arc<dyn Timer>, inactivity: Duration, warning: Duration, heartbeat: Duration, beats: bool) -> Self {
         let now = clock.moment();
         // A chat that cannot be notified during the turn gets no warning either; a time of zero means never.
         let warned = !beats || warning.is_zero();

@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{AdapterHandle, AdapterState, IsolationChoice, SearchPath, Watch, sandbox::Ground, user};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::SystemClock;
+use hermes_core::clock::Clock;
 
 /// The configuration of one instance.
 #[derive(Clone, PartialEq)]

@@ -38,7 +38,7 @@ use super::{
     said, spawn,
 };
 use crate::ffi::{HostPort, Reply};
-use crate::status::human::one_line;
+use hermes_core::text::one_line;
 
 /// Frames that may wait to be written. A child that reads too slowly for this is ended.
 const OUT_MAX: usize = 1024;

@@ -7,7 +7,7 @@ use hermes_core::adapter::AdapterChange;
 use hermes_core::limits::WAIT_TOLD_MS_MAX;
 use hermes_protocol::SendOutcome;
 
-use crate::status::human::one_line;
+use hermes_core::text::one_line;
 
 /// The longest reason or detail, in characters.
 const WORDS_CHARS_MAX: usize = 2_000;

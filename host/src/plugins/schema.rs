@@ -18,7 +18,7 @@ use super::{
     runner::Report,
 };
 use crate::config::{RESERVED, check};
-use crate::status::human::one_line;
+use hermes_core::text::one_line;
 
 /// The longest adapter message about its values that is shown, in characters.
 const SENTENCE_CHARS_MAX: usize = 600;

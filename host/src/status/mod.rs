@@ -2,7 +2,6 @@
 //!
 //! Not in this module: the origin of the numbers. The pipeline implements [`StatusSource`].
 
-pub mod human;
 pub mod metrics;
 mod page;
 mod server;

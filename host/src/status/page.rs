@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::human::{one_line, span};
 use super::{AdapterStatus, AgentStatus, StatusJson};
+use hermes_core::text::{one_line, span};
 
 /// The style sheet, served separately so that the page needs no inline style.
 pub const STYLE: &str = include_str!("page.css");

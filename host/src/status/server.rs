@@ -19,7 +19,7 @@ use hermes_adapter_net::serve::{Bounds, Peer};
 use tokio::net::TcpListener;
 
 use super::{AdapterStatus, HostStatus, StatusJson, metrics, page};
-use crate::clock::Clock;
+use hermes_core::clock::Clock;
 
 /// Deadline of the host for its status.
 const STATUS_WAIT: Duration = Duration::from_secs(2);

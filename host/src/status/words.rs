@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::human::{counted, span};
+use hermes_core::text::{counted, span};
 
 /// The state of the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

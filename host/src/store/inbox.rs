@@ -1,6 +1,7 @@
 //! Incoming events: transactions (a) and (f).
 
 use hermes_agent::Message;
+use hermes_core::file_refs;
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
 use hermes_protocol::{Attachment, Event};
 use rusqlite::{Connection, Row, params};
@@ -9,8 +10,7 @@ use super::error::Fault;
 use super::sql::{change, change_one, first, json, parsed, parsed_or_none, text};
 use super::writer::Outcome;
 use super::{Accepted, InboxRow, InboxState, NewInbox, NewWake, PairingOffer, Result, Store, outbox, pairing};
-use crate::edits;
-use crate::fetching;
+use hermes_core::message_edit as edits;
 
 /// Number of drops after which stray events beyond the limit are removed; the sweep removes the rest.
 const STRAY_CHECK_EVERY: i64 = 64;
@@ -73,7 +73,7 @@ impl Store {
         self.write(move |db| {
             let row = db.prepare_cached("SELECT event FROM inbox WHERE id = ?1 AND state = 'accepted'")?;
             let Some(event) = first(row, [inbox.0], |row| parsed::<Event>(row, 0))? else { return Ok(()) };
-            let event = json(&fetching::put(event, &files))?;
+            let event = json(&file_refs::put(event, &files))?;
             change(db, "UPDATE inbox SET event = ?2 WHERE id = ?1 AND state = 'accepted'", params![inbox.0, event])?;
             Ok(())
         })

@@ -54,10 +54,10 @@ use hermes_core::ids::{DeliveryId, Epoch};
 
 use rusqlite::Connection;
 
-use crate::clock::Clock;
 pub use asks::Posed;
 pub use drafts::interrupted;
 pub use error::StoreError;
+use hermes_core::clock::Clock;
 use readers::Readers;
 pub use rows::*;
 pub use tasks::{

@@ -13,7 +13,7 @@ use super::migrate::{self, MIGRATIONS};
 use super::readers::Readers;
 use super::writer::{Outcome, Writer};
 use super::{CHECKED_BYTES_MAX, Inner, Opened, Result, Settings, Store, Synchronous, pairing, recovery, sessions};
-use crate::clock::Clock;
+use hermes_core::clock::Clock;
 
 /// Wait for another process that has locked the file, in milliseconds. There should be none.
 const BUSY_WAIT_MS: u64 = 5_000;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use hermes_core::file_refs;
 use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId, TurnId};
 use hermes_core::limits::REPLY_DEADLINE_S;
 use hermes_protocol::{Format, OutMedia, Purpose, Receipt, RefusalKind};
@@ -146,7 +147,7 @@ impl Store {
             )?;
             let out: Vec<Vec<OutMedia>> = collect(out, [], |row| parsed_list(row, 0))?;
             let events = inbox::unsettled(db)?;
-            let coming = events.iter().flat_map(crate::fetching::files).filter_map(|file| file.media.clone());
+            let coming = events.iter().flat_map(file_refs::files).filter_map(|file| file.media.clone());
             Ok(out.into_iter().flatten().map(|file| file.id).chain(coming).collect())
         })
         .await

@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use super::{RunTask, TIMEOUT, TITLE_CHARS_MAX, helpers, new_id, run, seat, tell, viewer, words};
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
-use crate::status::human::{echo, one_line};
 use crate::store::{
     FoundTask, Made, NewTask, SAID_CHARS_MAX, Seat, Stepped, StoreError, TaskKind, TaskRow, TaskStep, Viewer,
 };
 use crate::wakes;
+use hermes_core::text::{echo, one_line};
 
 /// Tasks of one listing for an agent.
 const LISTED_MAX: u32 = 50;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use hermes_core::task::{TaskEvent, TaskState};
 use serde_json::{Value, json};
 
-use crate::status::human::{counted, one_line};
 use crate::store::{Made, TaskEventRow, TaskRow, Untold};
+use hermes_core::text::{counted, one_line};
 
 /// The longest title in a notice, in characters.
 const TITLE_CHARS_MAX: usize = 80;

@@ -22,7 +22,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::chance::SystemChance;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::SystemClock;
+use crate::clock::Timer;
 use crate::config::{Sources, load};
 use crate::dispatcher::Dispatcher;
 use crate::events::{Control, Due, HostEvent};
@@ -36,6 +37,7 @@ use crate::plugins::{
 use crate::recovery;
 use crate::services::Services;
 use crate::store::{Accepted, NewInbox, Store};
+use hermes_core::clock::Clock;
 
 /// Timeout of every wait of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -101,7 +103,9 @@ impl Clock for Ahead {
         let base = self.stands_at.map_or_else(|| SystemClock.now_ms(), |(_, ms)| ms);
         base + i64::try_from(self.by.borrow().as_millis()).unwrap()
     }
+}
 
+impl Timer for Ahead {
     fn moment(&self) -> Instant {
         self.stands_at.map_or_else(Instant::now, |(moment, _)| moment) + *self.by.borrow()
     }

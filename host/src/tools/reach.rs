@@ -19,8 +19,8 @@ use tokio::sync::oneshot;
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
 use crate::services::OPERATOR;
-use crate::status::human::one_line;
 use crate::targets::{self, Address};
+use hermes_core::text::one_line;
 
 /// Conversations of one chat whose owners are read.
 const SESSIONS_MAX: usize = 64;

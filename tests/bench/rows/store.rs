@@ -9,9 +9,10 @@ use std::{
 };
 
 use hermes_agent::{Message, Role};
+use hermes_core::clock::Clock;
 use hermes_core::ids::SessionId;
 use hermes_host::{
-    clock::{Clock, SystemClock},
+    clock::SystemClock,
     store::{Admit, EndTurn, NewMessage, NewSession, Store, TurnEnd},
 };
 

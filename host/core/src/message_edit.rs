@@ -4,7 +4,7 @@
 
 use hermes_protocol::{Event, EventKind};
 
-use crate::fetching;
+use crate::file_refs;
 
 /// Returns whether `edit` changes the message of `event`: the same message of the same sender.
 pub fn is_of(edit: &Event, event: &Event) -> bool {
@@ -27,7 +27,7 @@ pub fn changed(mut event: Event, edit: &Event) -> Event {
     event.text.clone_from(&edit.text);
     // Many platforms report only the text of an edit. Files that are still on the platform were named with the message
     // and are not fetched again for an edit, because anyone can edit repeatedly.
-    if !edit.attachments.is_empty() && !fetching::has_away(edit) {
+    if !edit.attachments.is_empty() && !file_refs::has_away(edit) {
         event.attachments.clone_from(&edit.attachments);
     }
     event

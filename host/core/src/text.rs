@@ -27,14 +27,6 @@ pub fn one_line(text: &str, chars_max: usize) -> String {
     line
 }
 
-/// Returns the shell command that writes a first configuration file.
-pub fn write_sample(home: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);
-    let file = format!("{}/{}", home.trim_end_matches('/'), crate::config::FILE_NAME);
-    let word = if file.chars().all(is_plain) { file } else { format!("'{}'", file.replace('\'', "'\\''")) };
-    format!("hermes-host config sample > {word}")
-}
-
 /// Formats a count with its noun, whose plural ends in `s`: `1 turn`, `2 turns`.
 pub fn counted(number: impl Into<u64>, what: &str) -> String {
     let number = number.into();
