@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::store::{Store, StoreError};
+use hermes_store::{Store, StoreError};
 
 /// Accounts that are distinguished per instance; further ones count as the last.
 const ACCOUNTS_MAX: usize = 256;

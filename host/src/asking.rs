@@ -16,7 +16,7 @@ use hermes_protocol::{ChatType, ChoiceOption, Choices, Purpose};
 
 use crate::context::compose;
 use crate::host::Host;
-use crate::store::NewDelivery;
+use hermes_store::NewDelivery;
 
 pub use over::{Over, Stale, close, close_all, stale, take_buttons_away};
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::compose;
 use crate::host::Host;
 use crate::plugins::AdapterHandle;
-use crate::store::{Change, CommandTx};
+use hermes_store::{Change, CommandTx};
 
 /// The flag of the store that holds the chat to notify.
 const FLAG: &str = "restart_asked";

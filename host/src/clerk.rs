@@ -16,7 +16,7 @@ use crate::context::compose;
 use crate::events::Permit;
 use crate::host::Host;
 use crate::pairing::greet;
-use crate::store::{Change, CommandTx, Observed, PairingOffer, PairingRequestRow};
+use hermes_store::{Change, CommandTx, Observed, PairingOffer, PairingRequestRow};
 
 /// Largest number of notes in one batch.
 const BATCH_MAX: usize = 256;

@@ -20,7 +20,7 @@ use crate::host::Host;
 use crate::plugins::AdapterHandle;
 use crate::render::render;
 use crate::reset;
-use crate::store::{NewDelivery, NewPart, Observed};
+use hermes_store::{NewDelivery, NewPart, Observed};
 
 /// The longest quotation of a replied-to message, in characters.
 const QUOTE_CHARS_MAX: usize = 500;

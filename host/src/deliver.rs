@@ -17,8 +17,8 @@ use crate::enclose;
 use crate::events::Permit;
 use crate::host::Host;
 use crate::plugins::AdapterHandle;
-use crate::store::{CommandTx, NewDelivery};
 use crate::targets::{self, Address, Destination};
+use hermes_store::{CommandTx, NewDelivery};
 
 /// Returns the destination that the event names, if its adapter may name one.
 pub fn wanted<'e>(adapter: Option<&AdapterHandle>, event: &'e Event) -> Option<&'e Deliver> {

@@ -52,8 +52,8 @@ use crate::outbox::{OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
 use crate::plugins::{AdapterEvent, AdapterHandle};
 use crate::reset;
-use crate::store::{Change, DeadTargetRow, HandoffClaim, Lineage, Loaded, NewSession, Observed, Parent, RouteRow};
 use hermes_core::message_edit as edits;
+use hermes_store::{Change, DeadTargetRow, HandoffClaim, Lineage, Loaded, NewSession, Observed, Parent, RouteRow};
 
 /// The reason for dropping a group message that is not addressed to the agent.
 const NOT_ADDRESSED: &str = "not addressed";

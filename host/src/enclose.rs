@@ -18,8 +18,8 @@ use crate::media::fetch::FetchRules;
 use crate::media::is_id;
 use crate::media::out::{From, OutError, renamed, shown_name};
 use crate::render::{counted, unit};
-use crate::store::{NewDelivery, NewPart};
 use hermes_core::text::sentence;
+use hermes_store::{NewDelivery, NewPart};
 
 /// Files that one reply may have; the text names the rest.
 const FILES_MAX: usize = 10;

@@ -13,8 +13,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use crate::lane::Freed;
 use crate::outbox::{Growing, Target};
 use crate::plugins::AdapterEvent;
-use crate::store::{CutOffTurn, DeadTargetRow, HandoffClaim, HandoffRoutes, OwedDelivery, RouteRow};
 use crate::tasks::RunTask;
+use hermes_store::{CutOffTurn, DeadTargetRow, HandoffClaim, HandoffRoutes, OwedDelivery, RouteRow};
 
 /// An event of the dispatcher.
 #[derive(Debug)]

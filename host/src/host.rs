@@ -35,11 +35,11 @@ use crate::media::Media;
 use crate::observing::Observing;
 use crate::outbox::AllHolds;
 use crate::plugins::{AdapterHandle, Adapters};
-use crate::store::{NewDelivery, OwedDelivery, Store, StoreError};
 use crate::tasks::Bell;
 use crate::tasks::helpers::Helpers;
 use crate::working::Working;
 use hermes_core::clock::PlatformClocks;
+use hermes_store::{NewDelivery, OwedDelivery, Store, StoreError};
 
 /// First wait after a commit failed.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_millis(500);

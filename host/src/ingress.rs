@@ -36,9 +36,9 @@ use crate::dispatcher::trust_in;
 use crate::events::{HostEvent, Inbound, Permit, Place, Stray};
 use crate::host::Host;
 use crate::plugins::{AdapterHandle, terminal};
-use crate::store::{Accepted, NewInbox, StoreError};
 use hermes_core::message_edit as edits;
 use hermes_core::text::one_line;
+use hermes_store::{Accepted, NewInbox, StoreError};
 
 /// Events of one instance that are committed at once; further ones wait in order.
 const ACCEPTING_MAX: usize = 64;

@@ -60,7 +60,6 @@ pub mod render;
 pub mod reset;
 pub mod services;
 pub mod status;
-pub mod store;
 pub mod targets;
 pub mod tasks;
 pub mod tool_log;

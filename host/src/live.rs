@@ -11,7 +11,7 @@ use hermes_protocol::Capabilities;
 
 use crate::config::{Config, SessionConfig};
 use crate::mask::Masker;
-use crate::store::Keep;
+use hermes_store::Keep;
 
 /// One version of the configuration. A reload replaces all of it.
 pub struct Live {

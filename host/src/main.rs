@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use hermes_host::cli::{self, Given};
+use crate::cli;
+use crate::cli::Given;
 
 fn main() -> ExitCode {
     // The host uses no names and values that are not valid Unicode.

@@ -23,8 +23,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
 use crate::chance::Chance;
-use crate::store::MediaFile;
 use hermes_core::clock::Clock;
+use hermes_store::MediaFile;
 use waiting::Waiting;
 
 /// The keeper of the media folder.

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
-use crate::store::{Change, CommandTx, NewDelivery, NewMessage, StoreError};
+use hermes_store::{Change, CommandTx, NewDelivery, NewMessage, StoreError};
 
 /// The reason for which no transcript contains a message.
 pub const NOT_MIRRORED: &str =

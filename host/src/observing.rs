@@ -9,7 +9,7 @@ use std::time::Duration;
 use hermes_protocol::Event;
 use tokio::sync::watch;
 
-use crate::store::Observed;
+use hermes_store::Observed;
 
 /// The longest wait for the clerk. A turn without its context is better than none.
 const WAIT_MAX: Duration = Duration::from_secs(2);

@@ -19,8 +19,8 @@ use crate::control::{ControlReply, ErrorKind, GrantInfo, PairingInfo};
 use crate::dispatcher::Dispatcher;
 use crate::events::{HostEvent, Inbound};
 use crate::host::Host;
-use crate::store::{Change, LockoutRow, NewInbox, NewcomerRow, PairingRequestRow, Welcome};
 use hermes_core::text::one_line;
+use hermes_store::{Change, LockoutRow, NewInbox, NewcomerRow, PairingRequestRow, Welcome};
 
 /// The longest id of a sender who may ask, in bytes.
 const USER_BYTES_MAX: usize = 512;

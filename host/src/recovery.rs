@@ -16,9 +16,9 @@ use crate::events::{Control, DeliveryNews, HostEvent, Inbound};
 use crate::handoff;
 use crate::host::Host;
 use crate::pairing;
-use crate::store::{Change, CommandTx, InboxRow, Left, StoreError};
 use crate::tasks;
 use crate::wakes;
+use hermes_store::{Change, CommandTx, InboxRow, Left, StoreError};
 
 /// The amount of work that an earlier run left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

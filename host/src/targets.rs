@@ -15,7 +15,7 @@ use crate::config::{HomeChannel, nearest};
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
 use crate::plugins::AdapterHandle;
-use crate::store::{Change, CommandTx, KnownChat};
+use hermes_store::{Change, CommandTx, KnownChat};
 
 /// Chats that an adapter may list at once; further ones are ignored.
 const LISTED_MAX: usize = 2_000;

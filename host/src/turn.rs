@@ -8,7 +8,7 @@ use hermes_protocol::{TurnEvent, Usage};
 use serde_json::Value;
 
 use crate::live::Live;
-use crate::store::TurnEnd;
+use hermes_store::TurnEnd;
 
 /// The notice about a turn that will not be resumed.
 pub const GIVEN_UP: &str =

@@ -25,9 +25,9 @@ use tokio::sync::oneshot;
 
 use crate::events::{Control, HostEvent, WatchNews, Woken};
 use crate::host::Host;
-use crate::store::{InboxRow, Lineage, NewInbox, NewWake, SessionRow, StoreError};
 use crate::tasks;
 use crate::tools;
+use hermes_store::{InboxRow, Lineage, NewInbox, NewWake, SessionRow, StoreError};
 
 /// The longest text of one wake-up, in bytes.
 pub const WAKE_BYTES_MAX: usize = 32 << 10;

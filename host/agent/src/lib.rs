@@ -21,7 +21,6 @@
 pub mod ask;
 pub mod config;
 pub mod echo;
-pub mod message;
 pub mod openai;
 pub mod port;
 pub mod shell_policy;
@@ -29,7 +28,7 @@ pub mod steer;
 pub mod tools;
 
 pub use config::{AgentConfig, BuildError, RuntimeKind, Timeouts, build, build_with};
-pub use message::{Message, Role};
+pub use hermes_core::transcript::{Message, Role};
 pub use port::{
     AgentRuntime, CONTEXT_TOO_LONG, EventSink, Failure, LeftRunning, LeftSomewhere, TurnOutcome, TurnRequest,
 };

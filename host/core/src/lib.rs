@@ -49,4 +49,5 @@ pub mod session;
 pub mod settings;
 pub mod task;
 pub mod text;
+pub mod transcript;
 pub mod turn;

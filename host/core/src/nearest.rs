@@ -1,14 +1,17 @@
 //! Suggestions for unknown words.
 
-/// Lowest similarity of a suggestion, from 0 (nothing alike) to 1 (equal).
-const LIKENESS_MIN: f64 = 0.75;
-
-/// Returns the candidate most similar to `word`, if one is similar enough.
+/// Returns the candidate most similar to `word`, if one is similar enough: a few typing errors, or a word with the same
+/// beginning.
 pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let word = word.to_lowercase();
-    let likeness = |candidate: &'c str| (strsim::jaro_winkler(&word, &candidate.to_lowercase()), candidate);
-    let best = candidates.into_iter().map(likeness).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.filter(|(likeness, _)| *likeness >= LIKENESS_MIN).map(|(_, candidate)| candidate)
+    let errors_max = (word.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|candidate| (candidate.to_lowercase(), candidate))
+        .map(|(lower, candidate)| (strsim::damerau_levenshtein(&word, &lower), lower, candidate))
+        .filter(|(errors, lower, _)| *errors <= errors_max || strsim::jaro_winkler(&word, lower) > 0.85)
+        .min_by_key(|(errors, ..)| *errors)
+        .map(|(.., candidate)| candidate)
 }
 
 #[cfg(test)]

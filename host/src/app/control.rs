@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::stop::End;
 use super::{App, WouldNotStart};
-use crate::config::nearest;
+use hermes_core::nearest::nearest;
 use crate::context::compose;
 use crate::control::records::{find_session, read_only};
 use crate::control::tasks::{find as find_task, list as list_tasks, show as show_task};
@@ -24,10 +24,10 @@ use crate::media::out::From;
 use crate::mirror;
 use crate::outbox::{Target, not_asked};
 use crate::pairing::{OPERATOR, PairingCall, PairingChange, greet};
-use crate::store::{Change, CommandTx, DeliveryState, HandoffRow, OwedDelivery, SessionRow, StoreError, Viewer};
 use crate::targets::{self, Address, Destination};
 use crate::tasks::act::By;
 use crate::tasks::{self, commands};
+use hermes_store::{Change, CommandTx, DeliveryState, HandoffRow, OwedDelivery, SessionRow, StoreError, Viewer};
 
 /// The longest text of `send`, in bytes.
 const SEND_BYTES_MAX: usize = 256 << 10;

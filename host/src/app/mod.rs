@@ -46,11 +46,11 @@ use crate::plugins::terminal::Terminals;
 use crate::plugins::{AdapterEvent, Adapters, HostServices, Watch};
 use crate::recovery;
 use crate::services::Services;
-use crate::store::Store;
 use crate::tasks;
 use crate::tools;
 use crate::wakes;
 pub use again::{Ended, NextRun, WOULD_START, WouldNotStart, would_start};
+use hermes_store::Store;
 pub use home::HomeError;
 pub use lock::{HostLock, LockError, held_by};
 use notify::Notify;
@@ -126,7 +126,7 @@ pub enum RunError {
     Lock(#[from] LockError),
     /// The store cannot be used. The operator fixes it.
     #[error(transparent)]
-    Store(#[from] crate::store::StoreError),
+    Store(#[from] hermes_store::StoreError),
     /// `[agent]` is wrong. The operator corrects it.
     #[error(transparent)]
     Agent(#[from] hermes_agent::config::BuildError),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::config::{Config, Prepared, Problems};
 use crate::mask::LogMask;
-use crate::store::Loaded;
+use hermes_store::Loaded;
 
 /// The source of plans, which remembers the instances that `adapter disable` switched off.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,7 @@ use crate::control::records::{find_own_session, message_info, session_info};
 use crate::control::{ErrorKind, MessageInfo, SeatInfo, Seats};
 use crate::events::{Control, HostEvent};
 use crate::plugins::terminal::{self, INSTANCE, Seat, SeatFor};
-use crate::store::{Change, DeliveryFilter, DeliveryState, InUse, RouteRow, SessionRow};
+use hermes_store::{Change, DeliveryFilter, DeliveryState, InUse, RouteRow, SessionRow};
 
 /// Earlier messages that are shown when a session continues.
 const LAST_MESSAGES: u32 = 4;

@@ -64,7 +64,7 @@ impl App {
         let mut warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
         let counts = counts.unwrap_or_else(|error| {
             warnings.push(error.to_string());
-            crate::store::QueueCounts::default()
+            hermes_store::QueueCounts::default()
         });
         warnings.extend(
             trouble.iter().map(|trouble| format!("the store cannot write, so no messages are accepted: {trouble}")),

@@ -17,7 +17,7 @@ use crate::context::compose;
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
 use crate::outbox::Target;
-use crate::store::{Change, CommandTx, NewDelivery, OwedDelivery, Posed, StoreError};
+use hermes_store::{Change, CommandTx, NewDelivery, OwedDelivery, Posed, StoreError};
 
 /// A closed question.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use super::{Context, Failure};
 use crate::app::{HostLock, LockError, held_by};
 use crate::clock::SystemClock;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest, records};
-use crate::store::Store;
 use hermes_core::text::is_shown;
+use hermes_store::Store;
 
 /// Sends a request to the running host. Without a host the command ends with 69.
 pub async fn host(context: &Context, request: &ControlRequest) -> Result<ControlReply, Failure> {

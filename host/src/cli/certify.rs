@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::ask::{print, print_json};
 use super::scratch::Scratch;
 use super::{Context, FAILED, Failure, adapter};
-use crate::config::nearest;
+use hermes_core::nearest::nearest;
 use crate::plugins::{self, Isolation};
 use hermes_core::text::one_line;
 

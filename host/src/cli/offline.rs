@@ -14,11 +14,12 @@ use super::ask::{answered, deaf, in_use, say, unexpected};
 use super::{Context, Failure};
 use crate::app::{HostLock, held_by};
 use crate::clock::SystemClock;
-use crate::config::{self, Config, nearest};
+use crate::config::{self, Config};
+use hermes_core::nearest::nearest;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest, ErrorKind};
 use crate::pairing::{OPERATOR, Pairing, PairingChange};
-use crate::store::{Change, CommandTx, Loaded, Store};
 use hermes_core::clock::Clock;
+use hermes_store::{Change, CommandTx, Loaded, Store};
 
 /// Asks the running host, or does the work on the database if none runs.
 pub async fn host_or_offline(context: &Context, request: &ControlRequest) -> Result<ControlReply, Failure> {

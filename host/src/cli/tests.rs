@@ -135,15 +135,15 @@ fn access_and_adapters_are_changed_without_a_host_under_its_lock() {
     std::fs::create_dir(world.home()).unwrap();
     world.file("[adapter.one]\nplugin = \"linecat\"\n[adapter.off]\nplugin = \"linecat\"\nenabled = false\n");
     let clock = || std::sync::Arc::new(crate::clock::SystemClock);
-    let open = || crate::store::Store::open(&world.home().join("state.db"), clock()).unwrap();
+    let open = || hermes_store::Store::open(&world.home().join("state.db"), clock()).unwrap();
     let now_ms = hermes_core::clock::Clock::now_ms(&crate::clock::SystemClock);
     let mut book = hermes_core::pairing::PairingBook::default();
     let offer = book.offer("one", "7", "Ada", now_ms, [7; 32]);
     let hermes_core::pairing::Offer::New { code, request } = offer else { panic!("{offer:?}") };
     let code = code.expose().to_owned();
     let opened = open();
-    let changes = vec![crate::store::Change::PairingRequest(request)];
-    let order = crate::store::CommandTx { inbox: None, changes, reply: Vec::new(), now_ms };
+    let changes = vec![hermes_store::Change::PairingRequest(request)];
+    let order = hermes_store::CommandTx { inbox: None, changes, reply: Vec::new(), now_ms };
     block_on(async {
         opened.store.command(order).await.unwrap();
         opened.store.close().await.unwrap();
@@ -194,7 +194,7 @@ fn reading_commands_need_no_host_but_a_state() {
     assert_eq!((failure.code, failure.to_string()), (FAILED, expected));
 
     let opened =
-        crate::store::Store::open(&world.home().join("state.db"), std::sync::Arc::new(crate::clock::SystemClock))
+        hermes_store::Store::open(&world.home().join("state.db"), std::sync::Arc::new(crate::clock::SystemClock))
             .unwrap();
     block_on(opened.store.close()).unwrap().unwrap();
     for line in ["session list --json", "session search hello", "outbox list --all"] {

@@ -14,11 +14,11 @@ use crate::dispatcher::{Dispatcher, Found, owner};
 use crate::events::{Control, HostEvent, TurnWish};
 use crate::host::Host;
 use crate::lane::{Act, Later};
-use crate::store::{Change, TaskRow, Viewer};
 use crate::tasks::act::By;
 use crate::tasks::{self, words};
 use crate::working::{Work, beginning};
 use hermes_core::text::{counted, echo, sentence};
+use hermes_store::{Change, TaskRow, Viewer};
 
 /// Lines below one heading.
 const LISTED_MAX: usize = 12;

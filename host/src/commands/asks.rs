@@ -23,7 +23,7 @@ use crate::clerk::Note;
 use crate::dispatcher::{APPROVED_FLAG, Arrived, Dispatcher, Found, place};
 use crate::events::{Asking, Permit};
 use crate::lane::{Act, Given, LaneMessage, Later, Order};
-use crate::store::Change;
+use hermes_store::Change;
 
 /// The reply if no question is open.
 const NOTHING_WAITS: &str = "No approvals are pending here.";

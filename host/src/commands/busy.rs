@@ -10,7 +10,7 @@ use super::{Asked, Deed};
 use crate::context::Urge;
 use crate::dispatcher::{Arrived, Dispatcher, Found, owner};
 use crate::lane::{Act, Birth};
-use crate::store::{Lineage, NewSession, Parent};
+use hermes_store::{Lineage, NewSession, Parent};
 
 /// A message for the agent with a busy mode: the third kind of event, beside plain text and commands.
 pub(crate) struct ToAgent {

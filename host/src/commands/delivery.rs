@@ -7,8 +7,8 @@ use hermes_protocol::{ChatType, RenameThreadCall, method};
 use super::{Asked, Deed};
 use crate::dispatcher::Dispatcher;
 use crate::lane::{Act, Later};
-use crate::store::Change;
 use hermes_core::text::sentence;
+use hermes_store::Change;
 
 /// The longest name of a topic, in characters; the adapter knows the platform's own limit.
 const TOPIC_CHARS_MAX: usize = 128;

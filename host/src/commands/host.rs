@@ -9,8 +9,8 @@ use crate::back;
 use crate::dispatcher::Dispatcher;
 use crate::lane::Act;
 use crate::render;
-use crate::store::Change;
 use hermes_core::text::echo;
+use hermes_store::Change;
 
 /// Returns the version and the target of the build.
 pub(super) fn version() -> String {

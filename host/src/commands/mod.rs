@@ -25,7 +25,7 @@ use busy::ToAgent;
 use crate::dispatcher::{Arrived, Dispatcher, Found, place};
 use crate::lane::{Act, Order};
 use crate::plugins::terminal;
-use crate::store::Change;
+use hermes_store::Change;
 
 /// An allowed command, as its function receives it.
 pub(crate) struct Asked<'a> {

@@ -1,9 +1,9 @@
 //! `/platform`: lists and switches adapters, for an admin in a chat.
 
 use super::{Asked, Deed};
-use crate::config::nearest;
+use hermes_core::nearest::nearest;
 use crate::dispatcher::Dispatcher;
-use crate::store::Change;
+use hermes_store::Change;
 
 const USE: &str = "Use `/platform list`, `/platform pause NAME` or `/platform resume NAME`.";
 

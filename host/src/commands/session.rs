@@ -9,7 +9,7 @@ use crate::dispatcher::{Dispatcher, heard_again, owner};
 use crate::handoff::on_its_way;
 use crate::lane::{Act, UNDO_TURNS_MAX, Wish, WishKind};
 use crate::plugins::terminal;
-use crate::store::{Change, ObservedUpTo};
+use hermes_store::{Change, ObservedUpTo};
 
 impl Dispatcher {
     /// `/new [title]`: starts another conversation, after a confirmation if the operator requires one.

@@ -7,7 +7,7 @@ use hermes_core::settings::{Effort, ProgressMode, Setting, SettingChange};
 use super::{Asked, Deed};
 use crate::dispatcher::{Dispatcher, MODEL_FLAG};
 use crate::lane::Act;
-use crate::store::Change;
+use hermes_store::Change;
 
 /// The arguments that restore the value of the configuration.
 pub(super) const RESET: &[&str] = &["reset", "default"];

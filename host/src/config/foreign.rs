@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use hermes_protocol::Manifest;
 
 use super::model::Config;
-use super::problem::{Problems, Source, Warning, nearest};
+use hermes_core::nearest::nearest;
+use super::problem::{Problems, Source, Warning};
 
 /// The effect that a variable has in the Python gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use hermes_protocol::Manifest;
 use serde_json::Value as Json;
 
 use super::model::{AdapterConfig, Config};
-use super::problem::{Problem, Problems, Source, nearest};
+use hermes_core::nearest::nearest;
+use super::problem::{Problem, Problems, Source};
 use super::section::Own;
 
 /// Lists of user ids.

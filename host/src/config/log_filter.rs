@@ -5,7 +5,7 @@
 
 use tracing_subscriber::EnvFilter;
 
-use super::problem::nearest;
+use hermes_core::nearest::nearest;
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 

@@ -39,7 +39,7 @@ pub use load::{FILE_NAME, Origin, Sources, home, load, read};
 pub use model::*;
 pub use plans::isolation;
 pub use prepare::{Prepared, manifests_of};
-pub use problem::{Problem, Problems, Source, Warning, nearest};
+pub use problem::{Problem, Problems, Source, Warning};
 pub use proxies::{HostProxy, child_variables};
 pub use read::is_instance_name;
 pub use sample::{sample, write_sample};

@@ -11,7 +11,8 @@ use serde_json::Value as Json;
 use super::idle;
 use super::model::{AdapterConfig, Config, HomeChannel};
 use super::plans::isolation;
-use super::problem::{Problem, Problems, Source, Warning, nearest};
+use hermes_core::nearest::nearest;
+use super::problem::{Problem, Problems, Source, Warning};
 use crate::plugins::{self, AdapterPlan, AdapterSettings, Found, Judgement, LoadError, Place, SearchPath};
 
 /// Adapters that check their values at the same time.

@@ -166,15 +166,3 @@ impl fmt::Display for Warning {
         f.write_str(&self.sentence)
     }
 }
-
-/// Returns the candidate nearest to `word` if it is similar enough.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let slips_max = (word.chars().count() / 3).max(1);
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
-        // A few typing errors, or a word with the same beginning.
-        .filter(|(slips, candidate)| *slips <= slips_max || strsim::jaro_winkler(word, candidate) > 0.85)
-        .min_by_key(|(slips, _)| *slips)
-        .map(|(_, candidate)| candidate)
-}

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use super::environment::{Environment, read_bounded};
 use super::keys::{Key, Kind, RETIRED, find};
-use super::problem::{Problem, Problems, Source, Warning, nearest};
+use hermes_core::nearest::nearest;
+use super::problem::{Problem, Problems, Source, Warning};
 use super::tree::{At, Node, Value, parse};
 
 /// A checked value and its source.

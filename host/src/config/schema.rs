@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json};
 
-use super::problem::nearest;
+use hermes_core::nearest::nearest;
 
 /// One violation of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use serde_json::Value as Json;
 
 use super::model::Config;
 use super::plans::own_config;
-use super::problem::{Problem, Problems, nearest};
+use hermes_core::nearest::nearest;
+use super::problem::{Problem, Problems};
 use super::schema;
 
 /// The depth limit: references may be circular.

@@ -10,7 +10,7 @@ use super::{
     SessionInfo, tasks,
 };
 use crate::services::OPERATOR;
-use crate::store::{
+use hermes_store::{
     DeliveryFilter, DeliveryState, MessageRow, OwedDelivery, Page, Resolved, SearchHit, SessionFilter, SessionRow,
     Store, StoreError, Viewer,
 };
@@ -267,7 +267,7 @@ pub fn delivery_info(row: &OwedDelivery) -> DeliveryInfo {
     }
 }
 
-fn part_info(part: &crate::store::OwedPart) -> PartInfo {
+fn part_info(part: &hermes_store::OwedPart) -> PartInfo {
     let message_ids = match &part.state {
         PartState::Delivered { receipt } => receipt.message_ids.clone(),
         _ => Vec::new(),

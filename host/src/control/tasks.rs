@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::records::store_failed;
 use super::{ControlReply, ErrorKind};
-use crate::store::{FoundTask, Store, StoreError, TaskEventRow, TaskRow, Viewer};
 use crate::tasks::act;
+use hermes_store::{FoundTask, Store, StoreError, TaskEventRow, TaskRow, Viewer};
 
 /// One task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

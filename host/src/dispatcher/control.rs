@@ -14,7 +14,7 @@ use crate::context::{Heard, Place, Urge};
 use crate::events::{Census, Control};
 use crate::lane::{Freed, LaneMessage};
 use crate::outbox::{OutboxMessage, Target};
-use crate::store::{Change, CutOffTurn, InboxRow};
+use hermes_store::{Change, CutOffTurn, InboxRow};
 
 /// Chats that cannot be written to and that `status` lists.
 const DEAD_SHOWN_MAX: usize = 20;

@@ -16,7 +16,7 @@ use crate::commands::busy::Aside;
 use crate::config::ResetRules;
 use crate::lane::Takeover;
 use crate::reset::{self, Limits};
-use crate::store::Change;
+use hermes_store::Change;
 
 /// Sessions that one sweep ends; the next one continues.
 const ENDED_PER_SWEEP_MAX: usize = 500;

@@ -18,7 +18,7 @@ use crate::context::{Heard, Urge};
 use crate::events::{Opening, Taken};
 use crate::handoff::shown;
 use crate::lane::LaneMessage;
-use crate::store::{HandoffClaim, HandoffRoutes, KeptRoute, RouteRow};
+use hermes_store::{HandoffClaim, HandoffRoutes, KeptRoute, RouteRow};
 
 impl Dispatcher {
     /// Returns the chats that lead to a session.

@@ -7,7 +7,7 @@ use hermes_protocol::{Chat, Event};
 use super::{Dispatcher, route};
 use crate::clerk::Note;
 use crate::outbox::{OutboxMessage, Target};
-use crate::store::{Change, RouteRow};
+use hermes_store::{Change, RouteRow};
 
 /// Time after which an unreachable chat is tried again, in milliseconds: a channel in which only the agent writes never
 /// sends an event, and a refusal may have been wrong.

@@ -10,8 +10,8 @@ use hermes_protocol::Chat;
 use super::{Arrived, Dispatcher};
 use crate::clerk::Note;
 use crate::events::{Control, HostEvent};
-use crate::store::{Change, HomeChannelRow};
 use crate::targets;
+use hermes_store::{Change, HomeChannelRow};
 
 /// Time after which a chat with new events is stored again, in milliseconds, to update its rank among the known chats.
 const SEEN_AGAIN_MS: i64 = 3_600_000;

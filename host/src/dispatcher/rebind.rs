@@ -15,7 +15,7 @@ use super::terminals::Comes;
 use super::{Dispatcher, route};
 use crate::events::{Rebind, Rebound};
 use crate::lane::LaneMessage;
-use crate::store::RouteRow;
+use hermes_store::RouteRow;
 
 impl Dispatcher {
     /// Binds one chat, or every chat, of a session to another one.

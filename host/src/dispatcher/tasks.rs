@@ -9,8 +9,8 @@ use hermes_protocol::Event;
 use super::{Dispatcher, place};
 use crate::context::{Heard, Urge};
 use crate::lane::{Birth, LaneMessage};
-use crate::store::{Lineage, NewSession, Parent};
 use crate::tasks::RunTask;
+use hermes_store::{Lineage, NewSession, Parent};
 
 impl Dispatcher {
     /// Starts the turn of a task in the background of its conversation. No sender of a platform wrote the event.

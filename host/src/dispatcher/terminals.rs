@@ -20,7 +20,7 @@ use crate::clerk::Note;
 use crate::commands::busy::ToAgent;
 use crate::handoff::shown;
 use crate::plugins::terminal::{self, SEATS_MAX};
-use crate::store::Change;
+use hermes_store::Change;
 
 /// The terminal slots that have to be notified.
 pub(super) struct AtTerminals {

@@ -9,15 +9,15 @@ use hermes_protocol::Chat;
 use tokio::sync::oneshot;
 
 use super::Lease;
-use crate::config::nearest;
+use hermes_core::nearest::nearest;
 use crate::control::records::find_own_session;
 use crate::control::{ControlReply, ErrorKind, HandoffInfo};
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
 use crate::plugins::AdapterHandle;
-use crate::store::{Change, CommandTx, HandoffAsked, HandoffRow, StoreError};
 use crate::targets;
 use hermes_core::text::one_line;
+use hermes_store::{Change, CommandTx, HandoffAsked, HandoffRow, StoreError};
 
 /// The reason of a handoff that the operator cancelled.
 const CANCELLED: &str = "cancelled by the operator";

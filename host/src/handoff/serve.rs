@@ -14,8 +14,8 @@ use crate::crash;
 use crate::events::{Control, HostEvent, Opening, Taken};
 use crate::host::Host;
 use crate::plugins::AdapterHandle;
-use crate::store::{HandoffBind, HandoffRow, NewInbox};
 use hermes_core::text::one_line;
+use hermes_store::{HandoffBind, HandoffRow, NewInbox};
 
 /// Timeout for an adapter that opens a thread.
 const THREAD_WITHIN: Duration = Duration::from_secs(60);

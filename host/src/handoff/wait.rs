@@ -8,7 +8,7 @@ use hermes_core::limits::HANDOFF_WAIT_MS_MAX;
 
 use super::{Asked, Refused, watcher};
 use crate::host::Host;
-use crate::store::HandoffRow;
+use hermes_store::HandoffRow;
 
 /// Waits until a handoff is over, for at most `wait_ms` milliseconds. A handoff that is still pending then is
 /// withdrawn; a running one continues, and the returned row has its state.
@@ -41,7 +41,7 @@ pub async fn until_over(host: &Arc<Host>, asked: &Asked, wait_ms: u64) -> Result
 async fn stands(host: &Arc<Host>, asked: &Asked) -> Result<HandoffRow, Refused> {
     let session = &asked.session;
     let row = host.store.handoff(session).await?;
-    let gone = || crate::store::StoreError::Missing { what: format!("session {session}") };
+    let gone = || hermes_store::StoreError::Missing { what: format!("session {session}") };
     let row = row.ok_or_else(gone)?;
     if row.asked_ms != asked.asked_ms {
         return Err(Refused::overtaken(&row));

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::{Asked, Lease, request, serve};
 use crate::events::{Control, HostEvent, TurnWish, WatchNews};
 use crate::host::Host;
-use crate::store::{HandoffRow, StoreError, WhichHandoff};
+use hermes_store::{HandoffRow, StoreError, WhichHandoff};
 
 /// Leases the sessions whose handoffs an earlier run of the host left in progress, and restores the routes of failed
 /// ones.

@@ -23,8 +23,8 @@ use crate::chance;
 use crate::clock::Timer;
 use crate::events::{Asking, Control, HostEvent, TurnNews};
 use crate::host::Host;
-use crate::store::Change;
 use crate::tasks;
+use hermes_store::Change;
 
 /// The error for a turn in a chat where nobody can be asked.
 const NOBODY_HERE: &str = "this interface cannot ask the user";

@@ -24,8 +24,8 @@ use super::conversation::Said;
 use super::summary::{Original, Summary, sum_up};
 use crate::context::Place;
 use crate::handoff::Lease;
-use crate::store::{Change, CommandTx, NewFork, NewSummary};
 use hermes_core::text::counted;
+use hermes_store::{Change, CommandTx, NewFork, NewSummary};
 
 /// The smallest number of messages that is summarized.
 const MESSAGES_MIN: usize = 4;

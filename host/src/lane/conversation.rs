@@ -9,8 +9,8 @@ use hermes_protocol::{Purpose, Usage};
 
 use super::Lane;
 use crate::context::{Heard, Place};
-use crate::store::{Change, CommandTx, NewFork, SessionFilter, SessionRow, Store, StoreError};
 use hermes_core::text::{counted, echo, one_line};
+use hermes_store::{Change, CommandTx, NewFork, SessionFilter, SessionRow, Store, StoreError};
 
 /// The largest number of turns that one `/undo` takes back.
 pub const UNDO_TURNS_MAX: u32 = 100;

@@ -20,7 +20,7 @@ use crate::context::Heard;
 use crate::crash;
 use crate::fetching::{self, Fetched};
 use crate::host::Host;
-use crate::store::{Change, CommandTx};
+use hermes_store::{Change, CommandTx};
 
 /// Messages of one session whose files are requested at once; others wait for them, in order.
 const FETCHING_MAX: usize = 2;

@@ -25,7 +25,7 @@ use crate::events::{DeliveryNews, HostEvent};
 use crate::host::Host;
 use crate::outbox::{Growing, Target, growing, owed};
 use crate::plugins::AdapterHandle;
-use crate::store::{NewDelivery, NewPart, OwedDelivery, TurnEnd, interrupted};
+use hermes_store::{NewDelivery, NewPart, OwedDelivery, TurnEnd, interrupted};
 
 /// The visible part of an unfinished answer.
 pub struct Draft {

@@ -8,7 +8,7 @@ use hermes_protocol::{Purpose, Usage};
 
 use super::{Lane, Waiting};
 use crate::context::{Heard, Urge};
-use crate::store::{CommandTx, EndTurn, StoreError, TurnEnd};
+use hermes_store::{CommandTx, EndTurn, StoreError, TurnEnd};
 
 /// The notice for the chat.
 const BROKEN: &str = "The host failed on this message. Your conversation is intact; please try again or rephrase it.";

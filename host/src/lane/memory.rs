@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::context::{Remembered, Spoken};
 use crate::host::Host;
 use crate::reset;
-use crate::store::{Lineage, NewMessage, SessionRow};
+use hermes_store::{Lineage, NewMessage, SessionRow};
 
 /// Turns between two attempts to compress a session that does not fit.
 const TURNS_BETWEEN_ATTEMPTS: u32 = 5;

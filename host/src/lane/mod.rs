@@ -62,16 +62,16 @@ use crate::events::{HostEvent, Permit, TurnNews, TurnWish};
 use crate::files::Files;
 use crate::host::Host;
 use crate::services::OPERATOR;
-use crate::store::{
-    Admit, Change, CommandTx, CutOffTurn, EndTurn, Lineage, NewDelivery, NewSession, ObservedUpTo, Parent, RouteRow,
-    StoreError, TurnEnd,
-};
 use crate::tasks;
 use crate::turn::{self, Cause};
 pub use ask::Given;
 use compress::Compressing;
 pub use conversation::{UNDO_TURNS_MAX, Wish, WishKind};
 use door::Door;
+use hermes_store::{
+    Admit, Change, CommandTx, CutOffTurn, EndTurn, Lineage, NewDelivery, NewSession, ObservedUpTo, Parent, RouteRow,
+    StoreError, TurnEnd,
+};
 use manner::Manner;
 use memory::Memory;
 use moved::Moving;

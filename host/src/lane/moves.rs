@@ -11,8 +11,8 @@ use super::{Lane, Then, Wish};
 use crate::context::Place;
 use crate::events::{Control, HostEvent};
 use crate::handoff::has_chat;
-use crate::store::{Change, SessionRow, StoreError};
 use hermes_core::text::sentence;
+use hermes_store::{Change, SessionRow, StoreError};
 
 const NOT_FROM_THERE: &str =
     "This conversation did not come from the terminal, so it cannot go back there. `/new` starts a new one.";

@@ -15,8 +15,8 @@ use crate::asking;
 use crate::context::{self, Heard, Place, Spoken};
 use crate::files::Files;
 use crate::host::Host;
-use crate::store::{Change, CommandTx, EndTurn, StoreError, TurnEnd};
 use hermes_core::text::one_line;
+use hermes_store::{Change, CommandTx, EndTurn, StoreError, TurnEnd};
 
 /// A slash command on its way to its session.
 #[derive(Debug)]

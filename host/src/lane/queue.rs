@@ -24,9 +24,9 @@ use crate::context::{self, Heard, Urge};
 use crate::files::Files;
 use crate::host::Host;
 use crate::render;
-use crate::store::{Change, CommandTx, TurnEnd};
 use crate::turn::Cause;
 use hermes_core::message_edit as edits;
+use hermes_store::{Change, CommandTx, TurnEnd};
 
 /// The notice about a turn that was interrupted by a later message, if nothing else shows it.
 const INTERRUPTED: &str = "(interrupted)";

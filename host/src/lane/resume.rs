@@ -9,8 +9,8 @@ use hermes_core::ids::SessionId;
 use super::conversation::{Said, called};
 use super::{Lane, Wish};
 use crate::context::Place;
-use crate::store::{Change, InUse, Resolved, SessionFilter, SessionRow, StoreError};
 use hermes_core::text::{counted, echo, span};
+use hermes_store::{Change, InUse, Resolved, SessionFilter, SessionRow, StoreError};
 
 /// Conversations on one page.
 const PAGE_ROWS: u32 = 10;

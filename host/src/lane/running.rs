@@ -34,10 +34,10 @@ use crate::control::TokenLease;
 use crate::health::Waits;
 use crate::host::{CountedTurn, Host};
 use crate::mask::Masker;
-use crate::store::{NewDelivery, ObservedUpTo, OwedDelivery, TurnEnd};
 use crate::tasks;
 use crate::turn::Conclusion;
 use crate::working::{Listed, Work, beginning};
+use hermes_store::{NewDelivery, ObservedUpTo, OwedDelivery, TurnEnd};
 
 /// A running turn.
 pub struct Running {

@@ -8,8 +8,8 @@ use hermes_core::settings::{BusyMode, Effort, ProgressMode, SessionSettings, Set
 use super::manner::Manner;
 use super::{Lane, Takeover};
 use crate::context::Place;
-use crate::store::Change;
 use hermes_core::text::counted;
+use hermes_store::Change;
 
 const UNREADABLE: &str = "The settings of this conversation could not be read. Please try again.";
 

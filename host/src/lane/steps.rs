@@ -7,8 +7,8 @@ use hermes_agent::tools::{CallRow, replayed};
 use hermes_core::ids::TurnId;
 
 use super::Lane;
-use crate::store::TurnEnd;
 use crate::turn::{Cause, Conclusion};
+use hermes_store::TurnEnd;
 
 impl Lane {
     /// Returns the tool calls of a turn in an earlier run of the host. A call without a result gets an unknown outcome,

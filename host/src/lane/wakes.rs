@@ -6,9 +6,9 @@ use hermes_protocol::{Event, Purpose};
 use super::{Lane, Waiting};
 use crate::context::{self, Heard};
 use crate::events::{HostEvent, WatchNews, Woken};
-use crate::store::{Change, CommandTx};
 use crate::tasks::tell;
 use crate::wakes::{self, WOKEN_IN_A_ROW_MAX};
+use hermes_store::{Change, CommandTx};
 
 /// The longest quotation of news for a chat whose conversation is over, in characters.
 const TOLD_CHARS_MAX: usize = 1_000;

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Media;
 use super::text::EXTRACTED;
-use crate::store::{Store, StoreError};
+use hermes_store::{Store, StoreError};
 
 /// Files of one folder that one sweep checks.
 const FILES_MAX: usize = 10_000;

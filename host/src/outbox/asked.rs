@@ -12,7 +12,7 @@ use super::lane::{OutboxLane, Which};
 use crate::asking;
 use crate::events::{DeliveryNews, HostEvent};
 use crate::host::Host;
-use crate::store::{OwedDelivery, PartState};
+use hermes_store::{OwedDelivery, PartState};
 
 impl OutboxLane {
     /// Reports that the last part of a question arrived, before its receipt is written. Text that comes after this

@@ -19,7 +19,7 @@ use crate::crash;
 use crate::events::{DeliveryNews, HostEvent, Migration};
 use crate::host::Host;
 use crate::plugins::{AdapterHandle, Attempted, Ended};
-use crate::store::{
+use hermes_store::{
     DeadTargetRow, Effect, NewDelivery, NewPart, OwedPart, PartFacts, PartState, Settle, Settled, StoreError,
 };
 

@@ -16,7 +16,7 @@ use super::lane::{OutboxLane, Which};
 use crate::host::Host;
 use crate::plugins::AdapterHandle;
 use crate::render::render;
-use crate::store::{NewPart, OwedDelivery, PartState};
+use hermes_store::{NewPart, OwedDelivery, PartState};
 
 /// The longest kept text that is only shown, in bytes; no platform shows more in one message.
 const TEXT_BYTES_MAX: usize = 64 << 10;

@@ -8,7 +8,7 @@ use hermes_protocol::{Outgoing, SentMessage};
 
 use super::Holds;
 use crate::plugins::Trips;
-use crate::store::{DeliveryState, OwedDelivery, OwedPart, PartState};
+use hermes_store::{DeliveryState, OwedDelivery, OwedPart, PartState};
 
 /// The mark before a text whose thread is gone.
 const THREAD_GONE_MARK: &str = "(the thread no longer exists)";

@@ -17,7 +17,7 @@ use super::{Holds, OutboxMessage, Target};
 use crate::events::{DeliveryNews, HostEvent};
 use crate::host::Host;
 use crate::plugins::AdapterHandle;
-use crate::store::OwedDelivery;
+use hermes_store::OwedDelivery;
 
 /// Deliveries that a lane holds in memory; of later ones it holds the ids.
 pub const HELD_MAX: usize = 32;

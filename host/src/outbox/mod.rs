@@ -32,11 +32,11 @@ use std::sync::Arc;
 use hermes_core::ids::DeliveryId;
 use hermes_protocol::Chat;
 
-use crate::store::{DeliveryState, NewDelivery, OwedDelivery, OwedPart, PartFacts, PartState};
 pub use asked::not_asked;
 pub use budget::HintKind;
 pub use growing::Growing;
 pub use growing::PARKED;
+use hermes_store::{DeliveryState, NewDelivery, OwedDelivery, OwedPart, PartFacts, PartState};
 pub use holds::{AllHolds, Holds};
 pub use lane::OutboxLane;
 

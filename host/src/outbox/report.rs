@@ -14,7 +14,7 @@ use super::job::Job;
 use super::lane::OutboxLane;
 use super::owed;
 use crate::context::compose;
-use crate::store::{NewDelivery, OwedDelivery, PartState};
+use hermes_store::{NewDelivery, OwedDelivery, PartState};
 
 /// The longest quotation of a platform's detail in a notice, in characters.
 const DETAIL_CHARS_MAX: usize = 200;

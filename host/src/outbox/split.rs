@@ -6,7 +6,7 @@ use hermes_protocol::{Format, TextUnit};
 use super::job::Job;
 use crate::plugins::AdapterHandle;
 use crate::render::{render, unit};
-use crate::store::{NewPart, OwedPart};
+use hermes_store::{NewPart, OwedPart};
 
 /// The divisor of the limit for a part that was too long although it kept the declared limit.
 const SHARE: u32 = 2;

@@ -163,9 +163,9 @@ pub struct DeadChat {
     pub since: i64,
 }
 
-impl From<crate::store::DeadTargetRow> for DeadChat {
-    fn from(row: crate::store::DeadTargetRow) -> Self {
-        let crate::store::DeadTargetRow { instance, chat, why, since_ms } = row;
+impl From<hermes_store::DeadTargetRow> for DeadChat {
+    fn from(row: hermes_store::DeadTargetRow) -> Self {
+        let hermes_store::DeadTargetRow { instance, chat, why, since_ms } = row;
         Self { instance, chat: chat.id, name: chat.name, why, since: since_ms }
     }
 }

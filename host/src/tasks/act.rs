@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use super::{RunTask, TIMEOUT, TITLE_CHARS_MAX, helpers, new_id, run, seat, tell, viewer, words};
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
-use crate::store::{
-    FoundTask, Made, NewTask, SAID_CHARS_MAX, Seat, Stepped, StoreError, TaskKind, TaskRow, TaskStep, Viewer,
-};
 use crate::wakes;
 use hermes_core::text::{echo, one_line};
+use hermes_store::{
+    FoundTask, Made, NewTask, SAID_CHARS_MAX, Seat, Stepped, StoreError, TaskKind, TaskRow, TaskStep, Viewer,
+};
 
 /// Tasks of one listing for an agent.
 const LISTED_MAX: u32 = 50;
@@ -231,7 +231,7 @@ async fn found(
     host: &Host,
     viewer: Viewer,
     task: &str,
-) -> Result<(Box<TaskRow>, Vec<crate::store::TaskEventRow>), String> {
+) -> Result<(Box<TaskRow>, Vec<hermes_store::TaskEventRow>), String> {
     match host.store.task(viewer, task).await.map_err(|error| error.to_string())? {
         FoundTask::Task(row, events) => Ok((row, events)),
         FoundTask::Unknown(near) => Err(no_such(task, near.as_deref())),

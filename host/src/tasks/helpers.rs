@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use super::act::{self, By, plain};
 use super::{TITLE_CHARS_MAX, new_id, words};
 use crate::host::Host;
-use crate::store::{FoundTask, Made, NewTask, Stepped, TaskKind, TaskRow, Viewer, WatchRow};
 use crate::tools;
 use hermes_core::text::one_line;
+use hermes_store::{FoundTask, Made, NewTask, Stepped, TaskKind, TaskRow, Viewer, WatchRow};
 
 /// The stop handles of the helpers of this run of the host, by the id of their task. Bounded by the limit of helpers.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@
 //!
 //! A worker is the caller that claims a task. The agent may claim one in any conversation in which it can see the task;
 //! its claim lasts as long as that run of the host, or longer if its turn is resumed after a crash. States and
-//! transitions: [`hermes_core::task`]; rows: [`crate::store`].
+//! transitions: [`hermes_core::task`]; rows: [`hermes_store`].
 
 pub mod act;
 pub mod commands;
@@ -29,7 +29,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::chance::{self, Chance};
 use crate::events::{Control, HostEvent, TurnWish};
 use crate::host::Host;
-use crate::store::{Seat, TaskRow, Viewer};
+use hermes_store::{Seat, TaskRow, Viewer};
 
 pub use run::{RunTask, aside, is_run, run_again, runs};
 

@@ -15,8 +15,8 @@ use crate::context::Heard;
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
 use crate::lane::Birth;
-use crate::store::{FoundTask, InboxRow, NewInbox, NewTask, Seat, StoreError, TaskKind, TaskRow, Viewer, run_event};
 use hermes_core::text::one_line;
+use hermes_store::{FoundTask, InboxRow, NewInbox, NewTask, Seat, StoreError, TaskKind, TaskRow, Viewer, run_event};
 
 use super::{TITLE_CHARS_MAX, new_id};
 

@@ -15,8 +15,8 @@ use super::act::By;
 use super::words;
 use crate::context::compose;
 use crate::host::Host;
-use crate::store::{NewWake, Seat, StoreError, TaskKind, TaskRow, Telling, Untold};
 use crate::wakes::{self, Wake};
+use hermes_store::{NewWake, Seat, StoreError, TaskKind, TaskRow, Telling, Untold};
 
 /// The wait for further events, so that a burst becomes one notice.
 const TOGETHER_WITHIN: Duration = Duration::from_millis(400);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use hermes_core::task::{TaskEvent, TaskState};
 use serde_json::{Value, json};
 
-use crate::store::{Made, TaskEventRow, TaskRow, Untold};
 use hermes_core::text::{counted, one_line};
+use hermes_store::{Made, TaskEventRow, TaskRow, Untold};
 
 /// The longest title in a notice, in characters.
 const TITLE_CHARS_MAX: usize = 80;
@@ -133,7 +133,7 @@ pub fn short(task: &TaskRow) -> Value {
     if let Some(note) = &task.note {
         shown["last_report"] = json!(one_line(note, LINE_CHARS_MAX));
     }
-    if task.kind != crate::store::TaskKind::Task {
+    if task.kind != hermes_store::TaskKind::Task {
         shown["kind"] = json!(task.kind.word());
     }
     shown

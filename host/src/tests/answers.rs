@@ -14,7 +14,7 @@ use super::asks::{
     BUTTONS, WORDS, asked, forged, hears, press, questions, setting, shows, there, with_buttons, with_words,
 };
 use super::world::{Setting, Talk, World};
-use crate::store::{DeliveryFilter, OwedDelivery, StoreError};
+use hermes_store::{DeliveryFilter, OwedDelivery, StoreError};
 
 /// Returns the question that waits to be asked.
 fn owed(world: &World) -> OwedDelivery {

@@ -13,7 +13,7 @@ use crate::clerk::{self, Note};
 use crate::events::{HostEvent, Inbound};
 use crate::outbox::Holds;
 use crate::plugins::SENDS_MAX;
-use crate::store::{Change, NewInbox};
+use hermes_store::{Change, NewInbox};
 
 #[test]
 fn what_is_dropped_twice_costs_no_other_note() {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, Talk, World};
 use crate::clock::SystemClock;
-use crate::store::{EndTurn, Store, TurnEnd};
+use hermes_store::{EndTurn, Store, TurnEnd};
 
 const TRUSTED: &str = "trust_upstream = true";
 

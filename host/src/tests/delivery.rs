@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::world::{Setting, World};
 use crate::events::{Control, HostEvent};
 use crate::outbox::Target;
-use crate::store::DeliveryFilter;
+use hermes_store::DeliveryFilter;
 
 #[test]
 fn a_credential_that_is_refused_is_told_until_something_is_delivered() {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::world::{Setting, World};
 use crate::control::{ControlReply, ErrorKind};
 use crate::handoff::{self, Refused};
-use crate::store::{
+use hermes_store::{
     Admit, Change, CommandTx, HandoffAsked, HandoffBind, HandoffRoutes, HandoffRow, NewInbox, NewMessage, NewSession,
     RouteRow, WhichHandoff,
 };

@@ -12,7 +12,7 @@ use super::terminal::Terminal;
 use super::world::{Setting, World};
 use crate::events::{Control, HostEvent};
 use crate::plugins::terminal::SeatFor;
-use crate::store::{HandoffClaim, HandoffRoutes};
+use hermes_store::{HandoffClaim, HandoffRoutes};
 
 /// Returns the session that continues in the terminal.
 fn session_of(terminal: &mut Terminal<'_>) -> SessionId {

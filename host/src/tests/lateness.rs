@@ -6,7 +6,7 @@ use hermes_protocol::{Addressed, Chat, ChatType, Event, RefusalKind, SendOutcome
 use serde_json::json;
 
 use super::world::{Setting, World};
-use crate::store::DeliveryFilter;
+use hermes_store::DeliveryFilter;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

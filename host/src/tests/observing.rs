@@ -3,7 +3,7 @@
 use hermes_protocol::{Addressed, Chat, ChatType, Event, Sender};
 
 use super::world::{Setting, World};
-use crate::store::{Change, CommandTx, Observed};
+use hermes_store::{Change, CommandTx, Observed};
 
 const SECTION: &str = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\"] }\n";
 

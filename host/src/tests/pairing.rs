@@ -7,7 +7,7 @@ use hermes_protocol::{Addressed, Chat, ChatType, Event, RefusalKind, Sender};
 use super::world::{Setting, World};
 use crate::events::{DeliveryNews, HostEvent};
 use crate::outbox::lane::HELD_MAX;
-use crate::store::DeliveryFilter;
+use hermes_store::DeliveryFilter;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

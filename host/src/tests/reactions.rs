@@ -156,7 +156,7 @@ fn what_the_host_itself_says_to_a_session_has_no_message_that_could_react() {
     agent.ends();
     world.chat("7").says("question");
     world.settled();
-    let sessions = world.block_on(world.host().store.sessions(crate::store::SessionFilter::default())).unwrap();
+    let sessions = world.block_on(world.host().store.sessions(hermes_store::SessionFilter::default())).unwrap();
     let news = Wake {
         id: "p1".to_owned(),
         session: sessions[0].id.clone(),

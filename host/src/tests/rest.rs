@@ -8,7 +8,6 @@ use super::asks::{asked, hears, press, there, with_buttons};
 use super::world::{Setting, World};
 use crate::events::{Control, HostEvent};
 use crate::recovery;
-use crate::store::tests::writer::pages_max;
 
 /// Drains on request of the operator; resolves once nothing runs.
 fn drains(world: &World) -> oneshot::Receiver<()> {
@@ -111,12 +110,12 @@ fn an_event_that_cannot_be_written_waits_and_is_taken_when_it_can() {
     chat.says("before");
     chat.hears(1);
     world.settled();
-    world.block_on(pages_max(&world.host().store, 1));
+    world.block_on(world.host().store.bound_pages(1));
     let failures = world.host().store.stats().failures;
     let given = world.beside(world.give(&chat.event(&"x".repeat(100_000))));
     world.until("it cannot be written", || (world.host().store.stats().failures > failures).then_some(()));
     assert!(!given.is_finished(), "its adapter is not refused");
-    world.block_on(pages_max(&world.host().store, 100_000));
+    world.block_on(world.host().store.bound_pages(100_000));
     world.block_on(given).unwrap().unwrap();
     world.settled();
     assert!(chat.heard().len() > 1);

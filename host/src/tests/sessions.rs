@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::world::{Setting, World};
 use crate::control::records::read_only;
 use crate::control::{ControlReply, ControlRequest, LINE_BYTES_MAX};
-use crate::store::{Change, CommandTx};
+use hermes_store::{Change, CommandTx};
 
 /// A runtime that answers, returns its history on request, and writes the summaries of a test.
 struct Scribe(AtomicU8);

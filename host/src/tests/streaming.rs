@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
 use crate::outbox::PARKED;
-use crate::store::DeliveryState;
+use hermes_store::DeliveryState;
 
 #[test]
 fn an_answer_grows_in_one_message_and_ends_as_the_whole() {
@@ -730,8 +730,8 @@ fn a_turn_that_is_parked_without_a_link_is_left_as_it_is() {
 }
 
 /// Returns the growing message from the store.
-fn draft(world: &World) -> Option<crate::store::OwedDelivery> {
-    let filter = crate::store::DeliveryFilter { state: Some(DeliveryState::Drafting), ..Default::default() };
+fn draft(world: &World) -> Option<hermes_store::OwedDelivery> {
+    let filter = hermes_store::DeliveryFilter { state: Some(DeliveryState::Drafting), ..Default::default() };
     let mut drafts = world.block_on(world.host().store.deliveries(filter)).unwrap();
     drafts.pop().inspect(|draft| assert!(!matches!(draft.parts[0].state, PartState::Refused { .. })))
 }

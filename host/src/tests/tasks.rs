@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
-use crate::store::Viewer;
 use crate::tools::{Lent, ports};
+use hermes_store::Viewer;
 
 /// An agent that carries out requested operations on tasks, and reports the result.
 struct Clerk {

@@ -9,8 +9,8 @@ use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split};
 use super::world::World;
 use crate::plugins::frame::{self, Frame, FrameKind};
 use crate::plugins::terminal::{INSTANCE, SEATS_MAX, Seat, SeatFor};
-use crate::store::{DeliveryFilter, DeliveryState, OwedDelivery};
 use crate::wakes::{self, Wake};
+use hermes_store::{DeliveryFilter, DeliveryState, OwedDelivery};
 
 #[test]
 fn what_is_said_in_a_terminal_is_answered_there_with_its_stream() {

@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::world::{Setting, World};
 use crate::events::{Control, HostEvent};
 use crate::handoff;
-use crate::store::{Change, CommandTx, NewSession, RouteRow, WatchTold};
 use crate::tools::{Lent, ports};
 use crate::wakes::{WOKEN_IN_A_ROW_MAX, Wake, wake};
+use hermes_store::{Change, CommandTx, NewSession, RouteRow, WatchTold};
 
 /// A runtime that records the input of each turn and answers with the number of turns; on request it hangs, or starts
 /// to follow background work.

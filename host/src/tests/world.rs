@@ -36,8 +36,8 @@ use crate::plugins::{
 };
 use crate::recovery;
 use crate::services::Services;
-use crate::store::{Accepted, NewInbox, Store};
 use hermes_core::clock::Clock;
+use hermes_store::{Accepted, NewInbox, Store};
 
 /// Timeout of every wait of a test.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -5,7 +5,7 @@ use hermes_agent::tools::ports::{Found, Search};
 use hermes_core::context::TurnContext;
 
 use super::Lent;
-use crate::store::SearchHit;
+use hermes_store::SearchHit;
 
 /// Hits in which those of one conversation are searched.
 const WIDE: u32 = 100;

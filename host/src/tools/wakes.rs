@@ -10,8 +10,8 @@ use hermes_protocol::Sender;
 
 use super::Lent;
 use crate::host::Host;
-use crate::store::{NewWatch, WatchTold};
 use crate::wakes::{Wake, written};
+use hermes_store::{NewWatch, WatchTold};
 
 /// The longest stored description of the work, in bytes.
 const WHAT_BYTES_MAX: usize = 300;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermes_host::clock::SystemClock;
-use hermes_host::store::Store;
+use hermes_store::Store;
 use rusqlite::{Connection, params};
 
 use crate::ring::{Target, texts};

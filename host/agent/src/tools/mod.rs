@@ -43,7 +43,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{AgentConfig, EventSink, LeftRunning, LeftSomewhere};
 use background::Processes;
 use delegate::Delegate;
-pub use ports::{CallRow, Ledger, Ports, StartedCall, replayed};
+pub use hermes_core::transcript::{CallRow, StartedCall, ToolCall};
+pub use ports::{Ledger, Ports, replayed};
 
 /// Names of all tools, as used in `[agent] tools`.
 pub const NAMES: [&str; 8] =
@@ -133,24 +134,6 @@ pub trait Tool: Send + Sync {
     /// Executes a call. `arguments` match the schema. Dropping the future ends all processes that the call
     /// started.
     fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, side: &'c ToolSide) -> BoxFuture<'c, ToolResult>;
-}
-
-/// A call of a model.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToolCall {
-    /// Id from the model, unique within its answer.
-    pub id: String,
-    /// Name of the tool.
-    pub name: String,
-    /// Arguments as text from the model.
-    pub arguments: String,
-}
-
-impl ToolCall {
-    /// Returns the call in the format of endpoints and transcripts.
-    pub fn to_json(&self) -> Value {
-        json!({"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}})
-    }
 }
 
 /// A checked call that can run.

@@ -10,8 +10,8 @@ use hermes_core::ids::TurnId;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::ToolCall;
 use crate::{Message, Role};
+use hermes_core::transcript::{CallRow, StartedCall, ToolCall};
 
 /// Result of a call that a restart of the host interrupted.
 pub const UNKNOWN_OUTCOME: &str =
@@ -23,28 +23,6 @@ pub const STOPPED_OUTCOME: &str = "stopped, outcome unknown: the user stopped th
 /// Result of a call during which the turn ended for another reason.
 pub const CUT_OUTCOME: &str =
     "cut off, outcome unknown: the turn ended during this call. Check the current state before you repeat it.";
-
-/// A call to be recorded in the ledger.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StartedCall {
-    /// Number of the call within the turn, from 0.
-    pub n: u32,
-    /// Index of the model's answer that contains the call, from 0.
-    pub step: u32,
-    /// Text of that answer.
-    pub said: String,
-    /// The call.
-    pub call: ToolCall,
-}
-
-/// A call recorded in the ledger.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallRow {
-    /// The recorded start.
-    pub started: StartedCall,
-    /// Result; `None` if unknown.
-    pub result: Option<String>,
-}
 
 /// A ledger that records each call before it starts, and its result afterwards.
 pub trait Ledger: Send + Sync {

@@ -10,7 +10,7 @@ use super::Tier;
 /// private, so no other code can create one:
 ///
 /// ```compile_fail
-/// let forged = hermes_core::access::Authorized { value: 1 };
+/// let forged = crate::access::Authorized { value: 1 };
 /// ```
 #[derive(Clone, Debug)]
 pub struct Authorized<T> {

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::store::{NewTask, Seat, TaskKind};
 use crate::wakes::{self, Wake};
+use hermes_store::{NewTask, Seat, TaskKind};
 
 /// Returns the number of running turns of the person of these tests.
 fn turns_of_seven(office: &Office) -> usize {
@@ -188,7 +188,7 @@ fn a_host_that_rests_begins_no_run_and_one_that_waited_is_done_by_the_host_and_n
     // A task that is stored just before the restart.
     let sender = hermes_protocol::Sender::new("7");
     let event = hermes_protocol::Event::message("task:twaits", dm.clone(), sender.clone(), "count");
-    let row = crate::store::NewInbox {
+    let row = hermes_store::NewInbox {
         instance: "fake".to_owned(),
         event_id: event.event_id.clone(),
         at_ms: event.at_ms,

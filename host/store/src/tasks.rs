@@ -71,7 +71,7 @@ impl Store {
         &self,
         new: NewTask,
         event: super::NewInbox,
-        input: Vec<hermes_agent::Message>,
+        input: Vec<hermes_core::transcript::Message>,
         running_max: u32,
         working: Vec<SessionId>,
     ) -> Result<(Made, Option<InboxId>)> {
@@ -570,7 +570,7 @@ fn untold(db: &Connection) -> Outcome<Vec<Untold>> {
 /// Ends the task of an ended turn.
 pub(super) fn turn_ended(db: &Connection, end: &EndTurn) -> Outcome<()> {
     let Some(task) = worked_on(db, &end.session)? else { return Ok(()) };
-    let said = end.messages.iter().rev().find(|new| new.message.role == hermes_agent::Role::Assistant);
+    let said = end.messages.iter().rev().find(|new| new.message.role == hermes_core::transcript::Role::Assistant);
     let said: String = said.map(|new| new.message.content.chars().take(SAID_CHARS_MAX).collect()).unwrap_or_default();
     let why = || end.error.clone().unwrap_or_else(|| STOPPED.to_owned());
     let how = match end.state {

@@ -1,12 +1,12 @@
 //! Conversations, their usage and the values of searches.
 
-use hermes_agent::Message;
 use hermes_core::ids::SessionId;
 use hermes_core::settings::SessionSettings;
+use hermes_core::transcript::Message;
 use hermes_protocol::Usage;
 use serde::Serialize;
 
-use crate::store::words::Lineage;
+use crate::words::Lineage;
 
 /// A session to be created.
 #[derive(Clone, Debug)]
@@ -169,7 +169,7 @@ pub struct SessionFilter {
     pub resumable: bool,
     /// Number of skipped rows.
     pub offset: u32,
-    /// Highest number of rows; 0 means [`crate::store::LISTING_ROWS_MAX`].
+    /// Highest number of rows; 0 means [`crate::LISTING_ROWS_MAX`].
     pub limit: u32,
 }
 

@@ -1,8 +1,8 @@
 //! Incoming events: transactions (a) and (f).
 
-use hermes_agent::Message;
 use hermes_core::file_refs;
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
+use hermes_core::transcript::Message;
 use hermes_protocol::{Attachment, Event};
 use rusqlite::{Connection, Row, params};
 

@@ -1,8 +1,8 @@
 //! Handoffs of conversations.
 
-use hermes_agent::Message;
 use hermes_core::handoff::HandoffState;
 use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId};
+use hermes_core::transcript::Message;
 use hermes_protocol::Chat;
 use serde::{Deserialize, Serialize};
 

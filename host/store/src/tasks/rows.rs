@@ -4,7 +4,7 @@ use hermes_core::ids::{Epoch, SessionId};
 use hermes_core::task::{TaskChange, TaskEvent, TaskState};
 use hermes_protocol::{Chat, Sender};
 
-use crate::store::{NewDelivery, NewWake};
+use crate::{NewDelivery, NewWake};
 
 /// Kind of a task, by its executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,8 +22,8 @@ pub(crate) mod writer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use hermes_agent::Message;
 use hermes_core::ids::{DeliveryId, Epoch, InboxId, SessionId, TurnId};
+use hermes_core::transcript::Message;
 use hermes_protocol::{Chat, Purpose, Receipt, Usage};
 use tempfile::TempDir;
 

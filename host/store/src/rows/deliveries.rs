@@ -4,7 +4,7 @@ use hermes_core::delivery::{PartFacts, PartState};
 use hermes_core::ids::{DeliveryId, InboxId, SessionId, TurnId};
 use hermes_protocol::{Chat, Choices, Format, OutMedia, Purpose};
 
-use crate::store::words::DeliveryState;
+use crate::words::DeliveryState;
 
 use super::{DeadTargetRow, RouteRow};
 
@@ -70,7 +70,7 @@ pub struct NewPart {
     pub source: String,
     /// Attached files.
     pub media: Vec<OutMedia>,
-    /// Idempotency key; an empty one is replaced by [`crate::store::Store::part_key`].
+    /// Idempotency key; an empty one is replaced by [`crate::Store::part_key`].
     pub key: String,
 }
 
@@ -165,7 +165,7 @@ pub struct DeliveryFilter {
     pub state: Option<DeliveryState>,
     /// Shows only deliveries with a refused or abandoned part.
     pub dead: bool,
-    /// Highest number of rows; 0 means [`crate::store::LISTING_ROWS_MAX`].
+    /// Highest number of rows; 0 means [`crate::LISTING_ROWS_MAX`].
     pub limit: u32,
 }
 

@@ -1,8 +1,8 @@
 //! Tool calls: stored before they start, completed with their results, and loaded after an interruption of
 //! their turn.
 
-use hermes_agent::tools::{CallRow, StartedCall, ToolCall};
 use hermes_core::ids::TurnId;
+use hermes_core::transcript::{CallRow, StartedCall, ToolCall};
 use rusqlite::params;
 
 use super::error::Fault;

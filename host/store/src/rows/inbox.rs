@@ -1,9 +1,9 @@
 //! Incoming events.
 
-use hermes_agent::Message;
 use hermes_core::ids::{InboxId, SessionId};
+use hermes_core::transcript::Message;
 
-use crate::store::words::InboxState;
+use crate::words::InboxState;
 
 /// An event to be stored: transaction (a).
 #[derive(Clone, Debug)]

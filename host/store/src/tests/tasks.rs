@@ -1,7 +1,7 @@
 //! Tasks: visibility, notifications and recovery.
 
-use hermes_agent::Role;
 use hermes_core::task::{TaskChange, TaskEvent, TaskState};
+use hermes_core::transcript::Role;
 use hermes_protocol::Sender;
 
 use super::*;

@@ -1,8 +1,8 @@
 //! Changes by commands.
 
-use hermes_agent::Message;
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
 use hermes_core::settings::SessionSettings;
+use hermes_core::transcript::Message;
 use hermes_protocol::Chat;
 
 use super::{

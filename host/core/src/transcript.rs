@@ -2,7 +2,7 @@
 
 use hermes_protocol::Attachment;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Author of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -84,4 +84,44 @@ impl Message {
     pub fn assistant(content: impl Into<String>) -> Self {
         Self::new(Role::Assistant, content)
     }
+}
+
+/// A call of a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolCall {
+    /// Id from the model, unique within its answer.
+    pub id: String,
+    /// Name of the tool.
+    pub name: String,
+    /// Arguments as text from the model.
+    pub arguments: String,
+}
+
+impl ToolCall {
+    /// Returns the call in the format of endpoints and transcripts.
+    pub fn to_json(&self) -> Value {
+        json!({"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}})
+    }
+}
+
+/// A call to be recorded in the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartedCall {
+    /// Number of the call within the turn, from 0.
+    pub n: u32,
+    /// Index of the model's answer that contains the call, from 0.
+    pub step: u32,
+    /// Text of that answer.
+    pub said: String,
+    /// The call.
+    pub call: ToolCall,
+}
+
+/// A call recorded in the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallRow {
+    /// The recorded start.
+    pub started: StartedCall,
+    /// Result; `None` if unknown.
+    pub result: Option<String>,
 }

@@ -3,8 +3,8 @@
 //! This module deletes no messages: `/undo` and `/retry` deactivate messages and mark them with the number of
 //! the undo. The last undo can be restored until a newer message is added.
 
-use hermes_agent::{Message, Role};
 use hermes_core::ids::{SessionId, TurnId};
+use hermes_core::transcript::{Message, Role};
 use rusqlite::{Connection, Row, params};
 
 use super::error::Fault;

@@ -86,30 +86,18 @@ async fn when_the_commit_fails_all_of_the_group_learn_it_and_the_writer_goes_on(
     assert_eq!(store.kv_get("a", "two").await.unwrap().as_deref(), Some("2"));
 }
 
-pub(crate) async fn pages_max(store: &Store, more: i64) {
-    store
-        .inner
-        .writer
-        .alone(move |db| {
-            let pages: i64 = db.query_row("PRAGMA page_count", [], |row| row.get(0))?;
-            Ok(db.pragma_update_and_check(None, "max_page_count", pages + more, |_| Ok(()))?)
-        })
-        .await
-        .expect("the bound is set");
-}
-
 #[tokio::test]
 async fn a_full_disk_is_said_and_the_writer_goes_on_when_there_is_room() {
     let home = Home::new();
     let (store, _) = home.store();
     let small = accepted(&store, "before").await;
-    pages_max(&store, 2).await;
+    store.bound_pages(2).await;
     let large = NewInbox { event: "x".repeat(100_000), ..event("large") };
     let full = store.accept(large.clone()).await;
     assert_eq!(full, Err(StoreError::DiskFull { path: home.path() }));
     assert!(full.unwrap_err().to_string().contains("free some space"));
     assert_eq!(store.accept(event("before")).await, Ok(Accepted::Duplicate(small)));
-    pages_max(&store, 1_000).await;
+    store.bound_pages(1_000).await;
     assert!(matches!(store.accept(large).await, Ok(Accepted::New(_))));
 }
 
@@ -118,7 +106,7 @@ async fn trouble_is_told_while_the_disk_is_full_and_ends_by_itself() {
     let home = Home::new();
     let (store, _) = home.store();
     assert_eq!(store.trouble().await, None);
-    pages_max(&store, 2).await;
+    store.bound_pages(2).await;
     let large = NewInbox { event: "x".repeat(100_000), ..event("large") };
     store.accept(large).await.unwrap_err();
     let failures = store.stats().failures;
@@ -126,7 +114,7 @@ async fn trouble_is_told_while_the_disk_is_full_and_ends_by_itself() {
     // There is room for a few bytes, which is not enough for the probe.
     assert_eq!(store.trouble().await, Some(StoreError::DiskFull { path: home.path() }));
     assert!(store.stats().failures > failures, "the disk was asked again");
-    pages_max(&store, 1_000).await;
+    store.bound_pages(1_000).await;
     assert_eq!(store.trouble().await, None);
     // An invalid statement is not a fault of the disk.
     store.write(|db| Ok(db.execute("INSERT INTO nowhere VALUES (1)", [])?)).await.unwrap_err();
@@ -137,7 +125,7 @@ async fn trouble_is_told_while_the_disk_is_full_and_ends_by_itself() {
 async fn a_full_disk_does_not_hurt_a_neighbour_that_fits() {
     let home = Home::new();
     let (store, _) = home.store();
-    pages_max(&store, 2).await;
+    store.bound_pages(2).await;
     let held = hold(&store).await;
     let large = NewInbox { event: "x".repeat(100_000), ..event("large") };
     let release = async { drop(held) };

@@ -1,12 +1,12 @@
 //! Turns from their admission to their end.
 
-use hermes_agent::Message;
 use hermes_core::ids::{Epoch, InboxId, SessionId, TurnId};
+use hermes_core::transcript::Message;
 use hermes_protocol::Usage;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::store::words::TurnEnd;
+use crate::words::TurnEnd;
 
 use super::{InboxRow, NewDelivery, NewSession, ObservedUpTo, RouteRow};
 

@@ -1,6 +1,6 @@
 //! Tool calls before their start and after their end.
 
-use hermes_agent::tools::{CallRow, StartedCall, ToolCall};
+use hermes_core::transcript::{CallRow, StartedCall, ToolCall};
 
 use super::*;
 

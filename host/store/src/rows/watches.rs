@@ -1,7 +1,7 @@
 //! Subscriptions of sessions to activities, and the events that wake sessions.
 
-use hermes_agent::Message;
 use hermes_core::ids::{Epoch, SessionId};
+use hermes_core::transcript::Message;
 use hermes_protocol::{Chat, Sender};
 
 use super::NewInbox;

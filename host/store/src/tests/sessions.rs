@@ -302,7 +302,7 @@ async fn a_history_is_the_newest_messages_in_order_with_all_they_hold() {
     let mut call = Message::assistant("");
     call.tool_calls = vec![serde_json::json!({ "id": "c1" })];
     call.reasoning = Some("because".to_owned());
-    let mut result = Message::new(hermes_agent::Role::Tool, "42");
+    let mut result = Message::new(hermes_core::transcript::Role::Tool, "42");
     result.tool_call_id = Some("c1".to_owned());
     let mut messages: Vec<NewMessage> =
         [Message::user("q"), call, result].into_iter().map(|message| NewMessage::new(message, START_MS)).collect();

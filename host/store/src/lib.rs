@@ -11,6 +11,8 @@
 //! See [`rows`] for the values, `writer` for commits, `recovery` for the state after a crash, and `migrate` for
 //! the schema.
 
+#![forbid(unsafe_code)]
+
 mod asks;
 mod commands;
 mod deletion;
@@ -209,6 +211,16 @@ impl Store {
         Arc::clone(&self.inner.nonce)
     }
 
+    /// Bounds the file to its present size and `more` pages, as a full disk does. For tests.
+    #[doc(hidden)]
+    pub async fn bound_pages(&self, more: i64) {
+        let bound = self.inner.writer.alone(move |db| {
+            let pages: i64 = db.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+            Ok(db.pragma_update_and_check(None, "max_page_count", pages + more, |_| Ok(()))?)
+        });
+        bound.await.expect("the bound is set");
+    }
+
     fn now_ms(&self) -> i64 {
         self.inner.clock.now_ms()
     }
@@ -229,4 +241,4 @@ pub struct WriterStats {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -170,7 +170,7 @@ async fn a_session_that_was_begun_in_its_chat_meanwhile_takes_no_chat_from_what_
         Admit { route: Some(route), new_session: Some(new.clone()), ..admit(&new.id, epoch, Vec::new()) }
     };
     let leads_to = async || {
-        let routes = store.read(crate::store::sessions::routes).await.unwrap();
+        let routes = store.read(crate::sessions::routes).await.unwrap();
         routes.into_iter().find(|route| route.key == "bound").unwrap().session
     };
     store.admit(born(2, NOW)).await.unwrap();
