@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::compose;
 use crate::host::Host;
-use crate::plugins::AdapterHandle;
+use hermes_loader::AdapterHandle;
 use hermes_store::{Change, CommandTx};
 
 /// The flag of the store that holds the chat to notify.

@@ -17,9 +17,9 @@ use crate::deliver;
 use crate::enclose;
 use crate::files::Files;
 use crate::host::Host;
-use crate::plugins::AdapterHandle;
 use crate::render::render;
 use crate::reset;
+use hermes_loader::AdapterHandle;
 use hermes_store::{NewDelivery, NewPart, Observed};
 
 /// The longest quotation of a replied-to message, in characters.

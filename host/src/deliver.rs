@@ -16,8 +16,8 @@ use crate::context::{Place, compose};
 use crate::enclose;
 use crate::events::Permit;
 use crate::host::Host;
-use crate::plugins::AdapterHandle;
 use crate::targets::{self, Address, Destination};
+use hermes_loader::AdapterHandle;
 use hermes_store::{CommandTx, NewDelivery};
 
 /// Returns the destination that the event names, if its adapter may name one.

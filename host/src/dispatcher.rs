@@ -50,9 +50,9 @@ use crate::lanes::Lanes;
 use crate::observing;
 use crate::outbox::{OutboxLane, OutboxMessage, Target};
 use crate::pairing::Pairing;
-use crate::plugins::{AdapterEvent, AdapterHandle};
 use crate::reset;
 use hermes_core::message_edit as edits;
+use hermes_loader::{AdapterEvent, AdapterHandle};
 use hermes_store::{Change, DeadTargetRow, HandoffClaim, Lineage, Loaded, NewSession, Observed, Parent, RouteRow};
 
 /// The reason for dropping a group message that is not addressed to the agent.
@@ -679,7 +679,7 @@ impl Dispatcher {
         self.ending.retain(|_, ended| matches!(ended.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
         // Both are evaluated, so that one group of ended lanes counts once.
         if self.lanes.have_ended(CROWD_LANES) | self.outbox.have_ended(CROWD_LANES) {
-            tokio::task::spawn_blocking(crate::ffi::give_back);
+            tokio::task::spawn_blocking(hermes_loader::give_back_memory);
         }
     }
 

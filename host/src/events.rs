@@ -12,8 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::lane::Freed;
 use crate::outbox::{Growing, Target};
-use crate::plugins::AdapterEvent;
 use crate::tasks::RunTask;
+use hermes_loader::AdapterEvent;
 use hermes_store::{CutOffTurn, DeadTargetRow, HandoffClaim, HandoffRoutes, OwedDelivery, RouteRow};
 
 /// An event of the dispatcher.
@@ -220,7 +220,7 @@ pub enum Control {
         /// The instance.
         instance: String,
         /// The value of the configuration.
-        home: crate::config::HomeChannel,
+        home: hermes_config::HomeChannel,
         /// The chat.
         chat: Chat,
     },

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::host::Host;
 use crate::media::is_id;
-use crate::plugins::AdapterHandle;
+use hermes_loader::AdapterHandle;
 
 /// Files of one message that are requested; further ones are missing.
 const FILES_MAX: usize = 32;

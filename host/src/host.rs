@@ -34,11 +34,11 @@ use crate::losses::Losses;
 use crate::media::Media;
 use crate::observing::Observing;
 use crate::outbox::AllHolds;
-use crate::plugins::{AdapterHandle, Adapters};
 use crate::tasks::Bell;
 use crate::tasks::helpers::Helpers;
 use crate::working::Working;
 use hermes_core::clock::PlatformClocks;
+use hermes_loader::{AdapterHandle, Adapters};
 use hermes_store::{NewDelivery, OwedDelivery, Store, StoreError};
 
 /// First wait after a commit failed.

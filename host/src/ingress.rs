@@ -35,9 +35,9 @@ use crate::deliver;
 use crate::dispatcher::trust_in;
 use crate::events::{HostEvent, Inbound, Permit, Place, Stray};
 use crate::host::Host;
-use crate::plugins::{AdapterHandle, terminal};
 use hermes_core::message_edit as edits;
 use hermes_core::text::one_line;
+use hermes_loader::{AdapterHandle, terminal};
 use hermes_store::{Accepted, NewInbox, StoreError};
 
 /// Events of one instance that are committed at once; further ones wait in order.

@@ -9,8 +9,8 @@ use hermes_core::delivery::PaceRule;
 use hermes_core::session::KeyPolicy;
 use hermes_protocol::Capabilities;
 
-use crate::config::{Config, SessionConfig};
-use crate::mask::Masker;
+use hermes_config::mask::Masker;
+use hermes_config::{Config, SessionConfig};
 use hermes_store::Keep;
 
 /// One version of the configuration. A reload replaces all of it.

@@ -272,7 +272,7 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::chance::SystemChance;
-    use crate::clock::SystemClock;
+    use hermes_system::clock::SystemClock;
 
     #[tokio::test]
     async fn a_written_file_is_measured_and_a_link_is_refused() {

@@ -13,12 +13,12 @@ use hermes_protocol::Purpose;
 use tokio::sync::oneshot;
 
 use crate::codes::STAND_IN;
-use crate::config::LimitsConfig;
 use crate::context::compose;
 use crate::control::{ControlReply, ErrorKind, GrantInfo, PairingInfo};
 use crate::dispatcher::Dispatcher;
 use crate::events::{HostEvent, Inbound};
 use crate::host::Host;
+use hermes_config::LimitsConfig;
 use hermes_core::text::one_line;
 use hermes_store::{Change, LockoutRow, NewInbox, NewcomerRow, PairingRequestRow, Welcome};
 

@@ -6,7 +6,7 @@
 use hermes_markup::{Limit, MarkupDialect, Unit, measure};
 use hermes_protocol::{Capabilities, Dialect, Format, RenderCall, RenderedPart, TextLimit, TextUnit, method};
 
-use crate::plugins::AdapterHandle;
+use hermes_loader::AdapterHandle;
 use hermes_store::NewPart;
 
 /// Room for the marks of a part ([`PartFacts::marks`](hermes_core::delivery::PartFacts::marks)) and their spaces, in

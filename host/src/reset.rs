@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::config::{ResetConfig, ResetMode};
+use hermes_config::{ResetConfig, ResetMode};
 
 /// The reason of a reset after inactivity.
 const IDLE: &str = "idle";

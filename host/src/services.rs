@@ -21,9 +21,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::events::{Control, HostEvent, TurnWish};
 use crate::host::Host;
 use crate::ingress::Ingress;
-use crate::plugins::{AdapterHandle, HostServices};
 use crate::value_writes::ValueWrites;
 use hermes_core::text::one_line;
+use hermes_loader::{AdapterHandle, HostServices};
 use hermes_store::{Change, CommandTx, NewFork, NewSession, RouteRow, SessionFilter, SessionRow, StoreError};
 
 /// The owner of the operator's sessions, on every instance.

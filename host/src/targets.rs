@@ -11,10 +11,11 @@ use hermes_protocol::{CallError, Chat, method};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::config::{HomeChannel, nearest};
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
-use crate::plugins::AdapterHandle;
+use hermes_config::HomeChannel;
+use hermes_core::nearest::nearest;
+use hermes_loader::AdapterHandle;
 use hermes_store::{Change, CommandTx, KnownChat};
 
 /// Chats that an adapter may list at once; further ones are ignored.

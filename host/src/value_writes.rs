@@ -55,7 +55,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::clock::SystemClock;
+    use hermes_system::clock::SystemClock;
 
     #[tokio::test]
     async fn an_instance_writes_one_value_at_a_time_and_holds_up_no_other() {

@@ -1,6 +1,6 @@
 //! A folder of bad libraries: each is refused with its own code, and a good library next to them runs.
 //!
-//! The checks themselves are tested in `host/src/plugins/tests/refusals.rs`; this test gives all libraries to
+//! The checks themselves are tested in `host/loader/src/tests/refusals.rs`; this test gives all libraries to
 //! the running host at once.
 
 use std::fs;

@@ -179,7 +179,7 @@ fn adapter_of(sources: &mut Sources) {
 }
 
 fn host_of(sources: &mut Sources) {
-    const CALLBACKS: &str = "host/src/ffi/callbacks.rs";
+    const CALLBACKS: &str = "host/loader/src/ffi/callbacks.rs";
     sources
         .edit(
             "host/Cargo.toml",
@@ -199,7 +199,7 @@ fn host_of(sources: &mut Sources) {
             ),
         )
         .edit(
-            "host/src/ffi/library.rs",
+            "host/loader/src/ffi/library.rs",
             "            RResult::ROk(instance) => Ok(ForeignInstance::new(instance, number)),\n",
             r#"            RResult::ROk(instance) => {
                 let module = self.module.tomorrow().map(|ask| ask());
@@ -210,12 +210,12 @@ fn host_of(sources: &mut Sources) {
 "#,
         )
         .before(
-            "host/src/plugins/services.rs",
+            "host/loader/src/services.rs",
             "            host_method::PROVED => {\n",
             "            \"tomorrow\" => Ok(json!(\"the host of tomorrow answers\")),\n",
         )
         .before(
-            "host/src/plugins/supervisor.rs",
+            "host/loader/src/supervisor.rs",
             "        let running = Arc::clone(&life);\n",
             r#"        let asked = life.call("tomorrow", b"{}".to_vec()).await;
         let said = String::from_utf8_lossy(&asked.payload);

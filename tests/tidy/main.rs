@@ -25,24 +25,47 @@ const MAY_IMPORT: &[(&str, &[&str], &[&str])] = &[
         &["hermes-adapter-abi", "hermes-conformance", "hermes-markup", "hermes-protocol", "hermes-sdk-macros"],
         &["rusqlite", "reqwest"],
     ),
+    ("hermes-core", &["hermes-protocol"], &["tokio", "rusqlite", "abi_stable", "getrandom", "rand", "reqwest"]),
+    ("hermes-system", &["hermes-core"], &["rusqlite", "abi_stable", "clap", "tokio"]),
+    ("hermes-store", &["hermes-core", "hermes-protocol"], &["abi_stable", "clap", "reqwest", "toml"]),
     (
-        "hermes-core",
-        &["hermes-markup", "hermes-protocol"],
-        &["tokio", "rusqlite", "abi_stable", "getrandom", "rand", "reqwest"],
+        "hermes-loader",
+        &[
+            "hermes-adapter-abi",
+            "hermes-adapter-net",
+            "hermes-conformance",
+            "hermes-core",
+            "hermes-protocol",
+            "hermes-system",
+        ],
+        &["rusqlite", "clap", "reqwest"],
     ),
-    ("hermes-agent", &["hermes-adapter-net", "hermes-core", "hermes-protocol"], &["rusqlite", "abi_stable", "clap"]),
+    (
+        "hermes-config",
+        &["hermes-adapter-net", "hermes-agent", "hermes-core", "hermes-loader", "hermes-protocol"],
+        &["rusqlite", "abi_stable", "clap"],
+    ),
+    (
+        "hermes-agent",
+        &["hermes-adapter-net", "hermes-core", "hermes-protocol", "hermes-system"],
+        &["rusqlite", "abi_stable", "clap"],
+    ),
     (
         "hermes-host",
         &[
             "hermes-adapter-abi",
             "hermes-adapter-net",
             "hermes-agent",
+            "hermes-config",
             "hermes-conformance",
             "hermes-core",
+            "hermes-loader",
             "hermes-markup",
             "hermes-protocol",
+            "hermes-store",
+            "hermes-system",
         ],
-        &[],
+        &["abi_stable", "rusqlite"],
     ),
     // The crate of `adapter new`. Like all external adapters, it uses only the SDK.
     ("adapter-template", &["hermes-adapter-sdk"], &["abi_stable", "rusqlite", "reqwest"]),
@@ -51,7 +74,7 @@ const MAY_IMPORT: &[(&str, &[&str], &[&str])] = &[
 
 /// Folders in which `unsafe` is permitted.
 const UNSAFE_ROOMS: &[&str] =
-    &["host/src/ffi", "adapter-sdk/src/export", "adapter-sdk/abi", "tests/museum", "tests/fixtures"];
+    &["host/loader/src/ffi", "adapter-sdk/src/export", "adapter-sdk/abi", "tests/museum", "tests/fixtures"];
 
 #[test]
 fn every_package_imports_only_what_its_row_allows() {
@@ -127,10 +150,10 @@ fn the_host_and_the_sdk_contain_no_adapters_name() {
         .chain(["discord", "slack", "matrix", "whatsapp"].map(str::to_owned))
         .collect();
     /// The variables of the Python gateway, whose names contain those of platforms.
-    const OF_ANOTHER_GATEWAY: &str = "host/src/config/foreign.rs";
+    const OF_ANOTHER_GATEWAY: &str = "host/config/src/foreign.rs";
     let mut faults = Vec::new();
     for (path, source) in rust_sources().into_iter().filter(|(path, _)| path != OF_ANOTHER_GATEWAY) {
-        if !(path.starts_with("host/src") || path.starts_with("host/core/src") || path.starts_with("adapter-sdk/src")) {
+        if !(path.starts_with("host/") || path.starts_with("adapter-sdk/src")) {
             continue;
         }
         if path.ends_with("tests.rs") || path.contains("/tests/") {
@@ -198,8 +221,8 @@ fn no_test_waits_by_the_clock() {
 
 #[test]
 fn migrations_are_numbered_without_gaps() {
-    let mut numbers: Vec<u32> = fs::read_dir(root().join("host/migrations"))
-        .expect("host/migrations exists")
+    let mut numbers: Vec<u32> = fs::read_dir(root().join("host/store/migrations"))
+        .expect("host/store/migrations exists")
         .filter_map(Result::ok)
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| name.ends_with(".sql"))
@@ -279,7 +302,7 @@ fn the_readme_commands_are_the_ones_that_are_run() {
 
 #[test]
 fn every_setting_is_used_where_the_host_works() {
-    let model = fs::read_to_string(root().join("host/src/config/model.rs")).expect("the model of the configuration");
+    let model = fs::read_to_string(root().join("host/config/src/model.rs")).expect("the model of the configuration");
     let mut settings = Vec::new();
     let mut within = "";
     for line in model.lines() {
@@ -299,10 +322,10 @@ fn every_setting_is_used_where_the_host_works() {
     let sources = rust_sources();
     // The configuration modules only fill in the fields; their plans for adapters and for access use them.
     let works = |path: &str| {
-        let uses = ["host/src/config/plans.rs", "host/src/config/prepare.rs"];
-        path.starts_with("host/src/")
+        let uses = ["host/config/src/plans.rs", "host/config/src/prepare.rs"];
+        path.starts_with("host/")
             && !path.contains("/tests")
-            && (!path.contains("/config/") || uses.contains(&path))
+            && (!path.starts_with("host/config/") || uses.contains(&path))
     };
     let code: Vec<&str> = sources.iter().filter(|(path, _)| works(path)).map(|(_, source)| source.as_str()).collect();
     settings.retain(|field| !code.iter().any(|source| reads_field(source, field)));

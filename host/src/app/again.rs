@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use hermes_agent::tools::children;
+use hermes_system::children;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
 use super::stop::End;
-use crate::config::{self, Problems, Sources};
+use hermes_config::{Problems, Sources};
 use hermes_core::text::one_line;
 
 /// The first word of the program's answer to `--version`.
@@ -183,7 +183,7 @@ async fn read(output: Option<impl AsyncRead + Unpin>) -> String {
 /// The problems that prevent the start.
 pub async fn would_start(sources: Sources) -> Result<(), Problems> {
     let reading = tokio::task::spawn_blocking(move || {
-        let config = config::load(sources)?;
+        let config = hermes_config::load(sources)?;
         match config.without_runtime(Problems::default()) {
             problems if problems.0.is_empty() => Ok(config),
             problems => Err(problems),

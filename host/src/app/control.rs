@@ -11,7 +11,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::stop::End;
 use super::{App, WouldNotStart};
-use hermes_core::nearest::nearest;
 use crate::context::compose;
 use crate::control::records::{find_session, read_only};
 use crate::control::tasks::{find as find_task, list as list_tasks, show as show_task};
@@ -27,6 +26,7 @@ use crate::pairing::{OPERATOR, PairingCall, PairingChange, greet};
 use crate::targets::{self, Address, Destination};
 use crate::tasks::act::By;
 use crate::tasks::{self, commands};
+use hermes_core::nearest::nearest;
 use hermes_store::{Change, CommandTx, DeliveryState, HandoffRow, OwedDelivery, SessionRow, StoreError, Viewer};
 
 /// The longest text of `send`, in bytes.

@@ -6,8 +6,8 @@
 use super::App;
 use super::control::{Answer, Refusal, refusal, refused, stored};
 use crate::control::{ControlReply, ErrorKind};
-use crate::plugins::AdapterStatus;
 use hermes_core::text::one_line;
+use hermes_loader::AdapterStatus;
 
 /// The longest announcement that is shown, in characters.
 const LINE_CHARS_MAX: usize = 2_048;

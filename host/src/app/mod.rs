@@ -33,24 +33,24 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::chance::{Chance, SystemChance};
 use crate::clock::Timer;
-use crate::clock::{ClockWatch, SystemClock};
-use crate::config::{Config, Sources};
 use crate::control as socket;
 use crate::dispatcher::Dispatcher;
 use crate::events::{Due, HostEvent};
 use crate::handoff;
 use crate::host::Host;
 use crate::live::Live;
-use crate::mask::LogMask;
-use crate::plugins::terminal::Terminals;
-use crate::plugins::{AdapterEvent, Adapters, HostServices, Watch};
 use crate::recovery;
 use crate::services::Services;
 use crate::tasks;
 use crate::tools;
 use crate::wakes;
 pub use again::{Ended, NextRun, WOULD_START, WouldNotStart, would_start};
+use hermes_config::mask::LogMask;
+use hermes_config::{Config, Sources};
+use hermes_loader::terminal::Terminals;
+use hermes_loader::{AdapterEvent, Adapters, HostServices, Watch};
 use hermes_store::Store;
+use hermes_system::clock::{ClockWatch, SystemClock};
 pub use home::HomeError;
 pub use lock::{HostLock, LockError, held_by};
 use notify::Notify;
@@ -132,7 +132,7 @@ pub enum RunError {
     Agent(#[from] hermes_agent::config::BuildError),
     /// `plugins.toml` is wrong. The operator corrects it.
     #[error(transparent)]
-    Config(#[from] crate::config::Problems),
+    Config(#[from] hermes_config::Problems),
     /// The status address cannot be used. The operator corrects it.
     #[error(transparent)]
     Status(#[from] crate::status::BindError),

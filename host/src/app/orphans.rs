@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_agent::tools::children::{self, ProcessId, ProcessStat};
+use hermes_system::children::{self, ProcessId, ProcessStat};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::AbortHandle;
 

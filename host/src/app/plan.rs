@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::{Config, Prepared, Problems};
-use crate::mask::LogMask;
+use hermes_config::mask::LogMask;
+use hermes_config::{Config, Prepared, Problems};
 use hermes_store::Loaded;
 
 /// The source of plans, which remembers the instances that `adapter disable` switched off.

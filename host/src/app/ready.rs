@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal, Write as _};
 use hermes_agent::RuntimeKind;
 
 use super::{App, link};
-use crate::config::write_sample;
 use crate::host::Host;
-use crate::plugins::AdapterState;
 use crate::recovery::Found;
+use hermes_config::write_sample;
+use hermes_loader::AdapterState;
 
 /// Prints a line to standard output, independent of the log level. A closed output is ignored.
 macro_rules! tell {

@@ -6,12 +6,12 @@ use futures_util::future::join_all;
 
 use super::App;
 use super::control::{Answer, refusal};
-use crate::config::Problems;
 use crate::control::{ControlReply, ErrorKind};
 use crate::events::{Control, HostEvent};
 use crate::live::Live;
-use crate::plugins::{AdapterStatus, Begun, Outcome};
+use hermes_config::Problems;
 use hermes_core::text::span;
+use hermes_loader::{AdapterStatus, Begun, Outcome};
 
 /// The longest wait of `reload` and `adapter reload` for the first outcome of their starts.
 const OUTCOME: Duration = Duration::from_secs(10);
@@ -56,13 +56,13 @@ impl Standing {
         }
     }
 
-    fn of(&self, instance: &str) -> impl Iterator<Item = &crate::config::Problem> {
+    fn of(&self, instance: &str) -> impl Iterator<Item = &hermes_config::Problem> {
         of(&self.problems, instance)
     }
 }
 
 /// Returns the problems of one section.
-fn of<'a>(problems: &'a Problems, instance: &str) -> impl Iterator<Item = &'a crate::config::Problem> {
+fn of<'a>(problems: &'a Problems, instance: &str) -> impl Iterator<Item = &'a hermes_config::Problem> {
     let section = format!("adapter.{instance}");
     problems.0.iter().filter(move |problem| {
         problem.key.strip_prefix(&section).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -82,7 +82,7 @@ pub(crate) struct Reloaded {
 impl App {
     /// Reads the configuration again and applies it, or changes nothing.
     pub(crate) async fn reload(&self) -> Result<Reloaded, Problems> {
-        let config = self.reread(crate::config::load(self.options.sources.clone()))?;
+        let config = self.reread(hermes_config::load(self.options.sources.clone()))?;
         let planned = self.reread(self.plans.plan(config, &self.options.log_mask).await)?;
         let later = planned.config.changed_for_the_next_start(&self.started_with);
         self.host.set_live(Live::new(planned.config));
@@ -193,7 +193,7 @@ impl Reloaded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Source;
+    use hermes_config::Source;
 
     fn problem(key: &str) -> Problems {
         Problems::one(Source::Default, key, "is wrong")

@@ -10,7 +10,8 @@ use super::control::{Refusal, refusal, stored};
 use crate::control::records::{find_own_session, message_info, session_info};
 use crate::control::{ErrorKind, MessageInfo, SeatInfo, Seats};
 use crate::events::{Control, HostEvent};
-use crate::plugins::terminal::{self, INSTANCE, Seat, SeatFor};
+use hermes_loader::terminal;
+use hermes_loader::terminal::{INSTANCE, Seat, SeatFor};
 use hermes_store::{Change, DeliveryFilter, DeliveryState, InUse, RouteRow, SessionRow};
 
 /// Earlier messages that are shown when a session continues.

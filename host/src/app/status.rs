@@ -9,11 +9,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::{App, RunError};
-use crate::config::Config;
 use crate::events::{Census, Control, HostEvent};
 use crate::status::{
     self, AgentStatus, DeadChat, HostStatus, Metrics, QueueStatus, SessionStatus, StatusJson, StatusSource,
 };
+use hermes_config::Config;
 
 /// Opens the status listener if it is configured.
 pub async fn bind(config: &Config) -> Result<Option<TcpListener>, RunError> {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::App;
 use super::signals::{Signals, Wish};
 use crate::events::{Control, HostEvent};
-use crate::plugins::terminal::Leaving;
+use hermes_loader::terminal::Leaving;
 
 /// The kind of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,11 +29,11 @@ use std::path::PathBuf;
 use hermes_protocol::{Chat, ChoiceMade, Event, EventKind, Sender};
 
 use crate::app::RunError;
-use crate::clock::SystemClock;
-use crate::config::{Config, Problems, Sources};
 use crate::control::ClientError;
-use crate::mask::LogMask;
+use hermes_config::mask::LogMask;
+use hermes_config::{Config, Problems, Sources};
 use hermes_core::clock::Clock;
+use hermes_system::clock::SystemClock;
 pub use once::Answered;
 use own::Hosts;
 use signals::Signals;

@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::wire::Wire;
 use super::{ChatError, Options, StartLog};
 use crate::app::{self, LockError, OwnHost, RunError, RunOptions};
-use crate::config::{self, Sources};
 use crate::control::{ClientError, ErrorKind};
-use crate::mask::LogMask;
-use crate::plugins::terminal::Leaving;
+use hermes_config::Sources;
+use hermes_config::mask::LogMask;
+use hermes_loader::terminal::Leaving;
 
 /// The wait for a host that starts or stops.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -110,7 +110,7 @@ impl Hosts {
 
     /// Starts a host in this process and waits until terminals can attach.
     async fn start(&mut self) -> Result<(), ChatError> {
-        let config = config::load(self.sources.clone())?;
+        let config = hermes_config::load(self.sources.clone())?;
         let log_mask = match &self.log {
             Some(mask) => mask.clone(),
             None => self.log.insert((self.start_log)(&config).map_err(ChatError::System)?).clone(),

@@ -20,8 +20,8 @@ use super::wire::{Asking, News, Wire};
 use super::{ChatError, Options, Speaker};
 use crate::commands::agents::names_in;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest};
-use crate::plugins::terminal::Leaving;
 use hermes_core::text::sentence;
+use hermes_loader::terminal::Leaving;
 
 /// A second Ctrl-C within this time leaves.
 const AGAIN_WITHIN: Duration = Duration::from_secs(2);

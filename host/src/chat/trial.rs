@@ -15,10 +15,10 @@ use super::once::{self, Answered};
 use super::wire::{News, Wire};
 use super::{ChatError, INPUT_BYTES_MAX, Speaker};
 use crate::app::{self, OwnHost, RunError, RunOptions, Watcher};
-use crate::config::{Config, Sources};
-use crate::mask::LogMask;
-use crate::plugins::{AdapterState, Seen};
+use hermes_config::mask::LogMask;
+use hermes_config::{Config, Sources};
 use hermes_core::text::one_line;
+use hermes_loader::{AdapterState, Seen};
 
 /// Characters of a text that are shown.
 const SHOWN_CHARS_MAX: usize = 500;

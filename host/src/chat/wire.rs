@@ -17,8 +17,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::control::{Client, ClientError, SeatInfo, Seated};
-use crate::plugins::frame::{self, Frame, FrameKind};
-use crate::plugins::terminal::{LEAVE, Leaving};
+use hermes_loader::frame;
+use hermes_loader::frame::{Frame, FrameKind};
+use hermes_loader::terminal::{LEAVE, Leaving};
 
 /// Output of the host that may wait to be shown. Further frames are not read.
 const NEWS_MAX: usize = 64;

@@ -12,12 +12,11 @@ use super::args::AdapterCommand;
 use super::ask::{self, print, print_json, say, unexpected};
 use super::scratch::Scratch;
 use super::{Context, Failure, certify, new, offline, try_out};
-use crate::clock::SystemClock;
-use crate::config;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest};
-use crate::plugins::{self, AdapterSettings, Found, Place, PluginsLock};
 use crate::status::AdapterStatus;
 use hermes_core::clock::Clock;
+use hermes_loader::{AdapterSettings, Found, Place, PluginsLock};
+use hermes_system::clock::SystemClock;
 
 /// The largest library that is copied, in bytes.
 const LIBRARY_BYTES_MAX: u64 = 512 * 1024 * 1024;
@@ -60,7 +59,7 @@ async fn list(context: &Context, json: bool) -> Result<(), Failure> {
         Err(ClientError::NotRunning { .. }) => {
             let settings = settings(context)?;
             let lines: Vec<AdapterStatus> =
-                plugins::startable(plugins::discover(&settings.search)).iter().map(available).collect();
+                hermes_loader::startable(hermes_loader::discover(&settings.search)).iter().map(available).collect();
             if json { print_json(&lines) } else { print(&super::status::adapters(&lines, 0)) }
         }
         Err(error) => Err(error.into()),
@@ -72,7 +71,7 @@ fn available(found: &Found) -> AdapterStatus {
     let file = found.path.file_stem().unwrap_or_default().to_string_lossy();
     let (id, version, state, reason) = match &found.manifest {
         Ok(manifest) => (manifest.id.clone(), manifest.version.clone(), "available", found.warning.clone()),
-        Err(error) => (file.into_owned(), String::new(), plugins::word_of(error), Some(error.to_string())),
+        Err(error) => (file.into_owned(), String::new(), hermes_loader::word_of(error), Some(error.to_string())),
     };
     AdapterStatus {
         proxy: None,
@@ -100,7 +99,7 @@ fn class(manifest: &Manifest) -> String {
 }
 
 fn inspect(file: &Path, json: bool) -> Result<(), Failure> {
-    let manifest = plugins::inspect(file).map_err(|error| Failure::failed(error.to_string()))?;
+    let manifest = hermes_loader::inspect(file).map_err(|error| Failure::failed(error.to_string()))?;
     if json { print_json(&manifest) } else { print(&describe(&manifest)) }
 }
 
@@ -131,7 +130,7 @@ fn describe(manifest: &Manifest) -> String {
 
 async fn check(context: &Context, file: &Path, json: bool) -> Result<(), Failure> {
     let settings = settings(context)?;
-    let lines = plugins::check(&context.sources.cwd.join(file), &settings).await;
+    let lines = hermes_loader::check(&context.sources.cwd.join(file), &settings).await;
     if json {
         print_json(&lines)?;
     } else {
@@ -149,7 +148,7 @@ async fn check(context: &Context, file: &Path, json: bool) -> Result<(), Failure
 async fn add(context: &Context, file: &Path) -> Result<(), Failure> {
     let file = context.sources.cwd.join(file);
     let settings = settings(context)?;
-    let manifest = plugins::inspect(&file).map_err(|error| Failure::failed(error.to_string()))?;
+    let manifest = hermes_loader::inspect(&file).map_err(|error| Failure::failed(error.to_string()))?;
     judged(&file, &manifest.id, &settings).await?;
     let folder = settings.search.folders.last().cloned().unwrap_or_else(|| settings.home.join("plugins"));
     let target = folder.join(format!("{}.so", manifest.id));
@@ -162,7 +161,7 @@ async fn add(context: &Context, file: &Path) -> Result<(), Failure> {
         })?;
     }
     let accepted =
-        plugins::accept(&target, "adapter add", &settings).map_err(|error| Failure::failed(error.to_string()))?;
+        hermes_loader::accept(&target, "adapter add", &settings).map_err(|error| Failure::failed(error.to_string()))?;
     say(&format!(
         "{} {} is accepted (sha256 {}) and installed as {}",
         accepted.id,
@@ -188,7 +187,7 @@ async fn judged(file: &Path, id: &str, settings: &AdapterSettings) -> Result<(),
     let folder = Scratch::make("add").map_err(cannot)?;
     let copied = folder.path.join(format!("{id}.so"));
     copy(file, &copied).map_err(cannot)?;
-    match plugins::check_refusal(&copied, settings).await {
+    match hermes_loader::check_refusal(&copied, settings).await {
         None => Ok(()),
         Some(why) => {
             let named = why.replace(&*copied.to_string_lossy(), &file.to_string_lossy());
@@ -217,17 +216,17 @@ async fn remove(context: &Context, id: &str) -> Result<(), Failure> {
 
 /// Returns the settings that concern files. A wrong or missing key of an adapter or of the agent is ignored.
 pub(super) fn settings(context: &Context) -> Result<AdapterSettings, Failure> {
-    let (config, mut problems) = config::read(context.sources.clone())?;
+    let (config, mut problems) = hermes_config::read(context.sources.clone())?;
     problems.0.retain(|problem| problem.key.is_empty() || problem.key.split('.').next() == Some("host"));
     if !problems.0.is_empty() {
-        return Err(problems.and(config::Problems::default()).into());
+        return Err(problems.and(hermes_config::Problems::default()).into());
     }
     Ok(config.adapter_settings(context.beside.as_deref()))
 }
 
 /// Returns the files of an id in the plugins folders. Files beside the binary belong to the installation.
 fn in_folders(settings: &AdapterSettings, id: &str) -> Vec<PathBuf> {
-    plugins::discover(&settings.search)
+    hermes_loader::discover(&settings.search)
         .into_iter()
         .filter(|found| found.place == Place::Folder)
         .filter(|found| found.manifest.as_ref().is_ok_and(|manifest| manifest.id == id))

@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::{Context, Failure};
 use crate::app::{HostLock, LockError, held_by};
-use crate::clock::SystemClock;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest, records};
 use hermes_core::text::is_shown;
 use hermes_store::Store;
+use hermes_system::clock::SystemClock;
 
 /// Sends a request to the running host. Without a host the command ends with 69.
 pub async fn host(context: &Context, request: &ControlRequest) -> Result<ControlReply, Failure> {

@@ -17,8 +17,8 @@ use super::ask::{print, print_json};
 use super::scratch::Scratch;
 use super::{Context, FAILED, Failure, adapter};
 use hermes_core::nearest::nearest;
-use crate::plugins::{self, Isolation};
 use hermes_core::text::one_line;
+use hermes_loader::Isolation;
 
 /// Deadline of one isolation. A platform that does not answer can take a minute and a half of it.
 const TRIAL_WAIT: Duration = Duration::from_secs(600);
@@ -87,7 +87,7 @@ pub(super) async fn certify(context: &Context, trial: Trial, here: bool) -> Resu
     sample(context, &trial)?;
     known(&trial.cases)?;
     let judged = adapter::settings(context)?;
-    if let Some(why) = plugins::check_refusal(&context.sources.cwd.join(&trial.file), &judged).await {
+    if let Some(why) = hermes_loader::check_refusal(&context.sources.cwd.join(&trial.file), &judged).await {
         return Err(Failure::failed(why));
     }
     let tried = tokio::select! {
@@ -95,7 +95,7 @@ pub(super) async fn certify(context: &Context, trial: Trial, here: bool) -> Resu
         // Dropping the other future removes its folder and its child.
         () = ended() => return Err(Failure::failed("the test run was ended before its last case")),
     };
-    let manifest = plugins::inspect(&context.sources.cwd.join(&trial.file));
+    let manifest = hermes_loader::inspect(&context.sources.cwd.join(&trial.file));
     let manifest = manifest.map_err(|error| Failure::failed(error.to_string()))?;
     let not_asked = hermes_conformance::not_asked(&manifest.capabilities);
     let report = Report { verdict: said(&tried, &trial.cases), isolations: tried, not_asked };
@@ -179,7 +179,7 @@ async fn inside(context: &Context, trial: &Trial, isolation: Isolation) -> Resul
     };
     let mut watch = Watch::of(trial.cases.clone()).telling(tell);
     let file = context.sources.cwd.join(&trial.file);
-    let outcomes = plugins::certify(&file, &sample, isolation, settings, &mut watch).await;
+    let outcomes = hermes_loader::certify(&file, &sample, isolation, settings, &mut watch).await;
     // A folder that stays does no harm.
     let _ = std::fs::remove_dir_all(&home);
     outcomes.map(drop).map_err(Failure::failed)

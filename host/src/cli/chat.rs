@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::args::ChatArgs;
 use super::{Context, Failure, INTERRUPTED, ask, log, run};
 use crate::chat::{self, ChatError, Options};
-use crate::config::Config;
-use crate::mask::LogMask;
+use hermes_config::Config;
+use hermes_config::mask::LogMask;
 
 /// The folder and file of the log of a host that runs for a terminal only, below the home.
 const LOG_FOLDER: &str = "logs";

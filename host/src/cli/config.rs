@@ -7,8 +7,8 @@ use super::args::ConfigCommand;
 use super::ask::{print, print_json, say};
 use super::table::Table;
 use super::{Context, Failure};
-use crate::config::{self, Prepared, Problems, manifests_of};
-use crate::plugins::{self, LoadError};
+use hermes_config::{Prepared, Problems, manifests_of};
+use hermes_loader::LoadError;
 
 pub async fn config(context: &Context, command: ConfigCommand) -> Result<(), Failure> {
     let context = &context.of_the_running_host().await;
@@ -17,18 +17,18 @@ pub async fn config(context: &Context, command: ConfigCommand) -> Result<(), Fai
         ConfigCommand::Show { json } => show(context, json).await,
         ConfigCommand::Schema => {
             let (_, schemas) = libraries(context).await;
-            print_json(&config::json_schema(&schemas))
+            print_json(&hermes_config::json_schema(&schemas))
         }
         ConfigCommand::Sample => {
             let (manifests, schemas) = libraries(context).await;
-            print(&config::sample(&manifests, &schemas))
+            print(&hermes_config::sample(&manifests, &schemas))
         }
     }
 }
 
 /// Reads the configuration as far as possible, with every problem found so far.
 async fn examined(context: &Context) -> Result<(Prepared, Problems), Failure> {
-    let (config, problems) = config::read(context.sources.clone())?;
+    let (config, problems) = hermes_config::read(context.sources.clone())?;
     if problems.hide_others() {
         return Err(problems.of(&config).into());
     }
@@ -45,8 +45,8 @@ fn warn(warnings: &[impl std::fmt::Display]) {
 }
 
 /// Warns if the working folder contains a configuration file that was not read.
-fn warn_of_another(context: &Context, config: &config::Config) {
-    let here = context.sources.cwd.join(config::FILE_NAME);
+fn warn_of_another(context: &Context, config: &hermes_config::Config) {
+    let here = context.sources.cwd.join(hermes_config::FILE_NAME);
     let read = config.file.as_ref().and_then(|file| file.canonicalize().ok());
     if here.canonicalize().is_ok_and(|here| Some(here) != read) {
         let file = config
@@ -111,20 +111,20 @@ async fn libraries(
 ) -> (BTreeMap<String, hermes_protocol::Manifest>, BTreeMap<String, serde_json::Value>) {
     // `config sample` has to work without a valid configuration, because that is when it is needed.
     let config = context.config().or_else(|_| {
-        let sources = config::Sources { config: None, cwd: "/nonexistent".into(), ..context.sources.clone() };
-        config::load(sources).map_err(Failure::from)
+        let sources = hermes_config::Sources { config: None, cwd: "/nonexistent".into(), ..context.sources.clone() };
+        hermes_config::load(sources).map_err(Failure::from)
     });
     let Ok(config) = config else { return (BTreeMap::new(), BTreeMap::new()) };
     let settings = config.adapter_settings(context.beside.as_deref());
-    let found = plugins::discover(&settings.search);
+    let found = hermes_loader::discover(&settings.search);
     let manifests = manifests_of(&found);
     let mut schemas = BTreeMap::new();
     for found in &found {
         let Ok(manifest) = &found.manifest else { continue };
         // Without pins, only a section shows that a library is wanted.
         let is_named = !settings.pin && config.adapters.values().any(|adapter| adapter.plugin == manifest.id);
-        let schema = match is_named || plugins::is_accepted(found, &settings) {
-            true => plugins::schema(&found.path, &settings).await,
+        let schema = match is_named || hermes_loader::is_accepted(found, &settings) {
+            true => hermes_loader::schema(&found.path, &settings).await,
             false => Err(LoadError::NotAccepted { path: found.path.clone() }),
         };
         match schema {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::config::Problems;
 use crate::control::{ClientError, ErrorKind};
+use hermes_config::Problems;
 
 /// The command failed.
 pub const FAILED: u8 = 1;

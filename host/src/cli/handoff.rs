@@ -4,9 +4,9 @@ use super::args::{HandoffArgs, HandoffCommand, Listed, OneSession};
 use super::ask::{self, print, print_json, say, unexpected};
 use super::table::{Table, ago};
 use super::{Context, FAILED, Failure, STILL_RUNNING};
-use crate::clock::SystemClock;
 use crate::control::{ControlReply, ControlRequest, HandoffInfo};
 use hermes_core::clock::Clock;
+use hermes_system::clock::SystemClock;
 
 pub async fn handoff(context: &Context, args: HandoffArgs) -> Result<(), Failure> {
     match args.command {

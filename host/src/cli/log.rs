@@ -4,12 +4,11 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::Failure;
-use crate::config::{Config, LogFormat};
-use crate::mask::{LogMask, Masker};
+use hermes_config::mask::{LogMask, Masker};
+use hermes_config::{Config, LogFormat, log_filter};
 
 /// Starts logging for the rest of the process. The returned mask can learn more secrets.
 pub fn start(config: &Config) -> Result<LogMask, Failure> {
@@ -23,7 +22,7 @@ pub fn start_into(config: &Config, file: File) -> Result<LogMask, Failure> {
 }
 
 fn begin(config: &Config, ansi: bool, out: Out) -> Result<LogMask, Failure> {
-    let filter = EnvFilter::try_new(&config.host.log).map_err(|error| Failure::config(format!("host.log: {error}")))?;
+    let filter = log_filter(&config.host.log).map_err(|error| Failure::config(format!("host.log: {error}")))?;
     let mask = LogMask::default();
     mask.learn(&config.secrets());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Masked(mask.clone(), out));

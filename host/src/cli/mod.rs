@@ -41,7 +41,7 @@ pub use args::Cli;
 use args::Command;
 pub use exit::{CONFIG, FAILED, Failure, INTERRUPTED, NO_HOST, RESTART, STILL_RUNNING, USAGE};
 
-use crate::config::Sources;
+use hermes_config::Sources;
 
 /// The inputs of the process, read once in `main`.
 #[derive(Clone, Debug, Default)]
@@ -103,7 +103,7 @@ struct Started {
 impl Context {
     /// Returns the home folder without reading the configuration.
     fn home(&self) -> Result<PathBuf, Failure> {
-        Ok(crate::config::home(&self.sources)?)
+        Ok(hermes_config::home(&self.sources)?)
     }
 
     /// Returns the context with the configuration file and the environment of the running host, unless the operator
@@ -122,8 +122,8 @@ impl Context {
     }
 
     /// Reads the whole configuration.
-    fn config(&self) -> Result<crate::config::Config, Failure> {
-        Ok(crate::config::load(self.sources.clone())?)
+    fn config(&self) -> Result<hermes_config::Config, Failure> {
+        Ok(hermes_config::load(self.sources.clone())?)
     }
 }
 
@@ -139,7 +139,7 @@ fn dispatch(cli: Cli, given: &Given) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Run(args) => return run::run(&context, &args),
         // The child of an adapter parses its arguments itself and does not use the rest of this program.
-        Command::AdapterRunner { .. } => return Ok(crate::plugins::runner_main()),
+        Command::AdapterRunner { .. } => return Ok(hermes_loader::runner_main()),
         // Untrusted files are processed without the rest of this program.
         Command::TextRunner { .. } => return Ok(crate::media::pdf::runner_main()),
         Command::Chat(args) => block_on_host(chat::chat(&context, args))??,

@@ -39,7 +39,7 @@ const OWN_WORKSPACE: &str = "\n# This crate is a workspace of its own, wherever 
 const SDK_OF_TEMPLATE: &str = r#"path = "..""#;
 
 /// The name of the built-in instance, which no adapter may use.
-const RESERVED: &str = crate::plugins::terminal::INSTANCE;
+const RESERVED: &str = hermes_loader::terminal::INSTANCE;
 
 /// Creates the crate.
 pub fn new(context: &Context, name: &str, path: Option<&Path>, sdk: Option<&str>) -> Result<(), Failure> {

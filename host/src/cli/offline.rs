@@ -13,13 +13,13 @@ use hermes_core::context::CONTROL_TOKEN;
 use super::ask::{answered, deaf, in_use, say, unexpected};
 use super::{Context, Failure};
 use crate::app::{HostLock, held_by};
-use crate::clock::SystemClock;
-use crate::config::{self, Config};
-use hermes_core::nearest::nearest;
 use crate::control::{Client, ClientError, ControlReply, ControlRequest, ErrorKind};
 use crate::pairing::{OPERATOR, Pairing, PairingChange};
+use hermes_config::Config;
 use hermes_core::clock::Clock;
+use hermes_core::nearest::nearest;
 use hermes_store::{Change, CommandTx, Loaded, Store};
+use hermes_system::clock::SystemClock;
 
 /// Asks the running host, or does the work on the database if none runs.
 pub async fn host_or_offline(context: &Context, request: &ControlRequest) -> Result<ControlReply, Failure> {
@@ -70,11 +70,11 @@ async fn offline(context: &Context, home: &Path, request: &ControlRequest) -> Re
 
 /// Reads the parts of the configuration that these commands need. A wrong key of an adapter or of the agent is ignored.
 fn configured(context: &Context) -> Result<Config, Failure> {
-    let (config, mut problems) = config::read(context.sources.clone())?;
+    let (config, mut problems) = hermes_config::read(context.sources.clone())?;
     let section = |key: &str| key.split('.').next().unwrap_or_default().to_owned();
     problems.0.retain(|problem| matches!(section(&problem.key).as_str(), "" | "host" | "limits"));
     if !problems.0.is_empty() {
-        return Err(problems.and(config::Problems::default()).into());
+        return Err(problems.and(hermes_config::Problems::default()).into());
     }
     Ok(config)
 }

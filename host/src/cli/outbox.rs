@@ -10,10 +10,10 @@ use super::args::{Listed, OutboxCommand, SendArgs};
 use super::ask::{self, print, print_json, say, unexpected};
 use super::table::{Table, ago};
 use super::{Context, FAILED, Failure, STILL_RUNNING};
-use crate::clock::SystemClock;
 use crate::control::{ControlReply, ControlRequest, DeliveryInfo, PartInfo};
 use hermes_core::clock::Clock;
 use hermes_core::text::{one_line, span};
+use hermes_system::clock::SystemClock;
 
 /// Interval at which the host is asked for the state of a delivery.
 const ASK_AGAIN: Duration = Duration::from_millis(200);

@@ -4,10 +4,10 @@ use super::args::PairingCommand;
 use super::ask::{print, print_json, unexpected};
 use super::table::{Table, ago};
 use super::{Context, Failure, offline};
-use crate::clock::SystemClock;
 use crate::control::{ControlReply, ControlRequest, GrantInfo, PairingInfo};
 use hermes_core::clock::Clock;
 use hermes_core::text::span;
+use hermes_system::clock::SystemClock;
 
 pub async fn pairing(context: &Context, command: PairingCommand) -> Result<(), Failure> {
     match command {

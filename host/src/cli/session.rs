@@ -8,10 +8,10 @@ use super::args::{Listed, SessionCommand};
 use super::ask::{self, print, print_json, unexpected};
 use super::table::{Table, ago};
 use super::{Context, Failure};
-use crate::clock::SystemClock;
 use crate::control::{ControlReply, ControlRequest, MessageInfo, SessionInfo};
 use hermes_core::clock::Clock;
 use hermes_core::text::{counted, one_line};
+use hermes_system::clock::SystemClock;
 
 pub async fn session(context: &Context, command: SessionCommand) -> Result<(), Failure> {
     match command {

@@ -5,12 +5,12 @@ use std::io::IsTerminal;
 use super::ask::{self, print, print_json, unexpected};
 use super::table::{Table, ago};
 use super::{Context, Failure};
-use crate::clock::SystemClock;
-use crate::config::write_sample;
 use crate::control::{ControlReply, ControlRequest};
 use crate::status::{AdapterStatus, StatusJson};
+use hermes_config::write_sample;
 use hermes_core::clock::Clock;
 use hermes_core::text::{counted, one_line, span};
+use hermes_system::clock::SystemClock;
 
 /// The longest reason that is shown, in characters.
 const WHY_CHARS_MAX: usize = 1_000;

@@ -4,10 +4,10 @@ use super::args::{Listed, TaskCommand};
 use super::ask::{self, print, print_json, unexpected};
 use super::table::{Table, ago};
 use super::{Context, Failure};
-use crate::clock::SystemClock;
 use crate::control::{ControlReply, ControlRequest, TaskEventInfo, TaskInfo};
 use hermes_core::clock::Clock;
 use hermes_core::text::{counted, is_shown, one_line};
+use hermes_system::clock::SystemClock;
 
 /// Characters of a title above the details of a task.
 const TITLE_CHARS_MAX: usize = 200;

@@ -134,9 +134,9 @@ fn access_and_adapters_are_changed_without_a_host_under_its_lock() {
     let world = World::new();
     std::fs::create_dir(world.home()).unwrap();
     world.file("[adapter.one]\nplugin = \"linecat\"\n[adapter.off]\nplugin = \"linecat\"\nenabled = false\n");
-    let clock = || std::sync::Arc::new(crate::clock::SystemClock);
+    let clock = || std::sync::Arc::new(hermes_system::clock::SystemClock);
     let open = || hermes_store::Store::open(&world.home().join("state.db"), clock()).unwrap();
-    let now_ms = hermes_core::clock::Clock::now_ms(&crate::clock::SystemClock);
+    let now_ms = hermes_core::clock::Clock::now_ms(&hermes_system::clock::SystemClock);
     let mut book = hermes_core::pairing::PairingBook::default();
     let offer = book.offer("one", "7", "Ada", now_ms, [7; 32]);
     let hermes_core::pairing::Offer::New { code, request } = offer else { panic!("{offer:?}") };
@@ -193,9 +193,11 @@ fn reading_commands_need_no_host_but_a_state() {
     let expected = format!("{} does not exist; `hermes-host run` creates it", world.home().join("state.db").display());
     assert_eq!((failure.code, failure.to_string()), (FAILED, expected));
 
-    let opened =
-        hermes_store::Store::open(&world.home().join("state.db"), std::sync::Arc::new(crate::clock::SystemClock))
-            .unwrap();
+    let opened = hermes_store::Store::open(
+        &world.home().join("state.db"),
+        std::sync::Arc::new(hermes_system::clock::SystemClock),
+    )
+    .unwrap();
     block_on(opened.store.close()).unwrap().unwrap();
     for line in ["session list --json", "session search hello", "outbox list --all"] {
         world.runs(line);
@@ -271,7 +273,7 @@ fn a_library_that_may_not_be_loaded_is_told_and_files_are_checked_without_secret
 fn a_good_configuration_and_the_sample_pass_the_check() {
     let world = World::new();
     world.runs("config check");
-    world.file(&crate::config::sample(&BTreeMap::new(), &BTreeMap::new()));
+    world.file(&hermes_config::sample(&BTreeMap::new(), &BTreeMap::new()));
     for line in ["config check", "config show", "config schema", "config sample"] {
         world.runs(line);
     }

@@ -12,8 +12,7 @@ use super::ask::say;
 use super::scratch::Scratch;
 use super::{Context, Failure, adapter, chat, log};
 use crate::chat::{Speaker, Trial, trial};
-use crate::config::{self, Sources};
-use crate::plugins;
+use hermes_config::Sources;
 
 /// The log filter: records of adapters, and warnings.
 const LOG: &str = "warn,adapter=info";
@@ -21,7 +20,7 @@ const LOG: &str = "warn,adapter=info";
 /// Runs the adapter until the user ends it.
 pub async fn try_out(context: &Context, args: TryArgs) -> Result<(), Failure> {
     let file = context.sources.cwd.join(&args.file);
-    let manifest = plugins::inspect(&file).map_err(|error| Failure::failed(error.to_string()))?;
+    let manifest = hermes_loader::inspect(&file).map_err(|error| Failure::failed(error.to_string()))?;
     let plugins_toml = document(&manifest.id, keys(context, &args)?)?;
     // From here on an interrupt still removes the temporary home.
     let speaker = Speaker::new().map_err(chat::failure)?;
@@ -35,8 +34,8 @@ pub async fn try_out(context: &Context, args: TryArgs) -> Result<(), Failure> {
     write_private(&path, &plugins_toml).map_err(|error| failed(&path, error))?;
 
     let sources = Sources { config: Some(path), home: Some(home.path.clone()), ..context.sources.clone() };
-    let config = config::load(sources.clone())?;
-    plugins::accept(&library, "adapter try", &config.adapter_settings(None))
+    let config = hermes_config::load(sources.clone())?;
+    hermes_loader::accept(&library, "adapter try", &config.adapter_settings(None))
         .map_err(|error| Failure::failed(error.to_string()))?;
     let prepared = config.clone().prepare(None).await?;
     if !prepared.problems.0.is_empty() {

@@ -24,7 +24,7 @@ use busy::ToAgent;
 
 use crate::dispatcher::{Arrived, Dispatcher, Found, place};
 use crate::lane::{Act, Order};
-use crate::plugins::terminal;
+use hermes_loader::terminal;
 use hermes_store::Change;
 
 /// An allowed command, as its function receives it.

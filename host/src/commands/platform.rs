@@ -1,8 +1,8 @@
 //! `/platform`: lists and switches adapters, for an admin in a chat.
 
 use super::{Asked, Deed};
-use hermes_core::nearest::nearest;
 use crate::dispatcher::Dispatcher;
+use hermes_core::nearest::nearest;
 use hermes_store::Change;
 
 const USE: &str = "Use `/platform list`, `/platform pause NAME` or `/platform resume NAME`.";
@@ -20,7 +20,7 @@ impl Dispatcher {
     }
 
     fn platforms(&self) -> String {
-        let statuses = self.host.adapters().map(crate::plugins::Adapters::statuses).unwrap_or_default();
+        let statuses = self.host.adapters().map(hermes_loader::Adapters::statuses).unwrap_or_default();
         let lines = statuses.into_iter().map(|status| {
             let reason = status.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
             format!("- `{}` ({}): {}{reason}", status.name, status.plugin, status.state)
@@ -31,7 +31,7 @@ impl Dispatcher {
 
     /// Switches an instance permanently; the section of the configuration takes precedence.
     fn switch(&mut self, asked: &Asked<'_>, name: &str, on: bool) -> Deed {
-        let adapters = self.host.adapters().map(crate::plugins::Adapters::all).unwrap_or_default();
+        let adapters = self.host.adapters().map(hermes_loader::Adapters::all).unwrap_or_default();
         let names: Vec<String> = adapters.iter().map(|adapter| adapter.instance().to_string()).collect();
         if !names.iter().any(|known| known == name) {
             let meant = nearest(name, names.iter().map(String::as_str));

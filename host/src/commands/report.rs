@@ -43,9 +43,9 @@ impl Dispatcher {
             String::new(),
             "adapters:".to_owned(),
         ];
-        for status in host.adapters().map(crate::plugins::Adapters::statuses).unwrap_or_default() {
+        for status in host.adapters().map(hermes_loader::Adapters::statuses).unwrap_or_default() {
             let reason = status.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-            let crate::plugins::AdapterStatus { name, plugin, version, state, isolation, restarts, .. } = status;
+            let hermes_loader::AdapterStatus { name, plugin, version, state, isolation, restarts, .. } = status;
             lines.push(format!("  {name} ({plugin} {version}, {isolation}) {state}, restarts {restarts}{reason}"));
         }
         lines.extend([String::new(), "configuration that differs from the defaults:".to_owned()]);

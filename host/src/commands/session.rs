@@ -8,7 +8,7 @@ use super::{Asked, Deed};
 use crate::dispatcher::{Dispatcher, heard_again, owner};
 use crate::handoff::on_its_way;
 use crate::lane::{Act, UNDO_TURNS_MAX, Wish, WishKind};
-use crate::plugins::terminal;
+use hermes_loader::terminal;
 use hermes_store::{Change, ObservedUpTo};
 
 impl Dispatcher {

@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use hermes_agent::tools::children::{ProcessId, ProcessStat};
 use hermes_agent::tools::environment::MARK;
+use hermes_system::children::{ProcessId, ProcessStat};
 use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt};
 use tokio::net::UnixStream;

@@ -19,7 +19,7 @@ use super::peer::{Origin, Peer};
 use super::rights::{self, Caller, Identity};
 use super::tokens::RunTokens;
 use super::{Asked, CONTROL_VERSION, ControlReply, ControlRequest, ErrorKind, Hello, SeatInfo};
-use crate::plugins::terminal::Seat;
+use hermes_loader::terminal::Seat;
 
 /// Deadlines of a connection.
 #[derive(Clone, Copy, Debug)]

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use hermes_agent::tools::children::ProcessId;
 use hermes_core::access::Tier;
 use hermes_core::context::{ControlToken, TurnContext};
+use hermes_system::children::ProcessId;
 
 use crate::chance::Chance;
 

@@ -13,9 +13,9 @@ use hermes_protocol::ChatType;
 use super::Dispatcher;
 use crate::clerk::Note;
 use crate::commands::busy::Aside;
-use crate::config::ResetRules;
 use crate::lane::Takeover;
 use crate::reset::{self, Limits};
+use hermes_config::ResetRules;
 use hermes_store::Change;
 
 /// Sessions that one sweep ends; the next one continues.

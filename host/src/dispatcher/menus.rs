@@ -11,7 +11,7 @@ use hermes_protocol::{CommandInfo, CommandsCall, method};
 use super::Dispatcher;
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
-use crate::plugins::{AdapterHandle, LifeMark};
+use hermes_loader::{AdapterHandle, LifeMark};
 
 /// The menu that each instance received.
 pub(super) type Menus = BTreeMap<Arc<str>, Given>;

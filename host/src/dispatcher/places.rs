@@ -95,7 +95,7 @@ impl Dispatcher {
     }
 
     /// Sets the home channel that an adapter resolved, unless the configuration has changed meanwhile.
-    pub(super) fn has_home(&mut self, instance: &str, home: &crate::config::HomeChannel, chat: Chat) {
+    pub(super) fn has_home(&mut self, instance: &str, home: &hermes_config::HomeChannel, chat: Chat) {
         let configured = self.host.live().config.adapters.get(instance).and_then(|one| one.home_channel.clone());
         if configured.as_ref() == Some(home) {
             self.homes.configure(instance, Some(chat));

@@ -19,7 +19,8 @@ use super::{Arrived, Dispatcher, Found};
 use crate::clerk::Note;
 use crate::commands::busy::ToAgent;
 use crate::handoff::shown;
-use crate::plugins::terminal::{self, SEATS_MAX};
+use hermes_loader::terminal;
+use hermes_loader::terminal::SEATS_MAX;
 use hermes_store::Change;
 
 /// The terminal slots that have to be notified.

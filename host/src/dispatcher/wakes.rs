@@ -16,8 +16,8 @@ use crate::clerk::Note;
 use crate::context::{Heard, Urge};
 use crate::events::{WatchNews, Woken};
 use crate::lane::LaneMessage;
-use crate::plugins::AdapterHandle;
 use crate::wakes;
+use hermes_loader::AdapterHandle;
 
 /// The reason for which a removed sender's session is not woken.
 const SHUT_OUT: &str = "the subscriber no longer has access";

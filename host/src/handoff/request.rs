@@ -9,14 +9,14 @@ use hermes_protocol::Chat;
 use tokio::sync::oneshot;
 
 use super::Lease;
-use hermes_core::nearest::nearest;
 use crate::control::records::find_own_session;
 use crate::control::{ControlReply, ErrorKind, HandoffInfo};
 use crate::events::{Control, HostEvent};
 use crate::host::Host;
-use crate::plugins::AdapterHandle;
 use crate::targets;
+use hermes_core::nearest::nearest;
 use hermes_core::text::one_line;
+use hermes_loader::AdapterHandle;
 use hermes_store::{Change, CommandTx, HandoffAsked, HandoffRow, StoreError};
 
 /// The reason of a handoff that the operator cancelled.
@@ -287,7 +287,7 @@ async fn wanted(host: &Arc<Host>, target: &str) -> Result<(Arc<str>, Option<Chat
 
 /// Finds the instance of this name, or the only instance of the plugin of this name.
 fn instance_of(host: &Host, wanted: &str) -> Result<Arc<str>, Refused> {
-    let all = host.adapters().map(crate::plugins::Adapters::all).unwrap_or_default();
+    let all = host.adapters().map(hermes_loader::Adapters::all).unwrap_or_default();
     if wanted == TERMINAL {
         let words = "the terminal needs no handoff; `hermes-host chat --resume` continues a conversation there";
         return Err(Refused::new(ErrorKind::Invalid, words));

@@ -13,8 +13,8 @@ use super::request::shown;
 use crate::crash;
 use crate::events::{Control, HostEvent, Opening, Taken};
 use crate::host::Host;
-use crate::plugins::AdapterHandle;
 use hermes_core::text::one_line;
+use hermes_loader::AdapterHandle;
 use hermes_store::{HandoffBind, HandoffRow, NewInbox};
 
 /// Timeout for an adapter that opens a thread.

@@ -18,13 +18,13 @@ use tokio::time::Instant;
 use super::hint_line::HintLine;
 use super::hints::Unsent;
 use super::manner::Dress;
-use crate::config::StreamMode;
 use crate::context::Heard;
 use crate::crash;
 use crate::events::{DeliveryNews, HostEvent};
 use crate::host::Host;
 use crate::outbox::{Growing, Target, growing, owed};
-use crate::plugins::AdapterHandle;
+use hermes_config::StreamMode;
+use hermes_loader::AdapterHandle;
 use hermes_store::{NewDelivery, NewPart, OwedDelivery, TurnEnd, interrupted};
 
 /// The visible part of an unfinished answer.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::clock::Timer;
 use crate::host::Host;
 use crate::outbox::{HintKind, Holds};
-use crate::plugins::AdapterHandle;
+use hermes_loader::AdapterHandle;
 
 /// The channel of hints to one instance. Cheap to clone.
 #[derive(Clone)]

@@ -18,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::hint_line::HintLine;
 use crate::outbox::HintKind;
 use crate::outbox::growing::piece;
-use crate::plugins::AdapterHandle;
+use hermes_loader::AdapterHandle;
 
 /// Events of one turn that may wait for their reader; text chunks are joined, so they count as one.
 const STREAM_EVENTS_MAX: usize = 64;

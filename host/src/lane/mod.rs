@@ -54,7 +54,6 @@ use hermes_protocol::{Event, Purpose};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::config::SessionConfig;
 use crate::context::{self, Heard, Place, Spoken, Urge};
 use crate::control::Rights;
 use crate::crash;
@@ -68,6 +67,7 @@ pub use ask::Given;
 use compress::Compressing;
 pub use conversation::{UNDO_TURNS_MAX, Wish, WishKind};
 use door::Door;
+use hermes_config::SessionConfig;
 use hermes_store::{
     Admit, Change, CommandTx, CutOffTurn, EndTurn, Lineage, NewDelivery, NewSession, ObservedUpTo, Parent, RouteRow,
     StoreError, TurnEnd,

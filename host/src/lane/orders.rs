@@ -265,7 +265,7 @@ impl Lane {
         let model = settings.model.clone().unwrap_or_else(|| self.host.model());
         lines.push(format!("- Agent: {} {model}", self.host.runtime.name()).trim_end().to_owned());
         lines.extend(self.chosen(&settings));
-        let adapters = self.host.adapters().map(crate::plugins::Adapters::all).unwrap_or_default();
+        let adapters = self.host.adapters().map(hermes_loader::Adapters::all).unwrap_or_default();
         let states: Vec<String> =
             adapters.iter().map(|adapter| format!("{} {}", adapter.instance(), adapter.state().word())).collect();
         if !states.is_empty() {

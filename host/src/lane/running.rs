@@ -28,15 +28,15 @@ use super::hints::{NativeStream, Typing};
 use super::manner::{Dress, Manner, Tools};
 use super::reacting::Reacting;
 use crate::clock::Timer;
-use crate::config::StreamMode;
 use crate::context::{Heard, Spoken};
 use crate::control::TokenLease;
 use crate::health::Waits;
 use crate::host::{CountedTurn, Host};
-use crate::mask::Masker;
 use crate::tasks;
 use crate::turn::Conclusion;
 use crate::working::{Listed, Work, beginning};
+use hermes_config::StreamMode;
+use hermes_config::mask::Masker;
 use hermes_store::{NewDelivery, ObservedUpTo, OwedDelivery, TurnEnd};
 
 /// A running turn.
@@ -559,7 +559,7 @@ fn minutes(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::SystemClock;
+    use hermes_system::clock::SystemClock;
 
     fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)

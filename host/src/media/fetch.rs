@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
     use crate::chance::SystemChance;
-    use crate::clock::SystemClock;
+    use hermes_system::clock::SystemClock;
 
     /// Starts a server on this machine that answers every request with `body`.
     async fn server(body: &'static str, head: &'static str) -> Url {

@@ -202,7 +202,7 @@ mod tests {
 
     use super::*;
     use crate::chance::SystemChance;
-    use crate::clock::SystemClock;
+    use hermes_system::clock::SystemClock;
 
     struct Room {
         home: tempfile::TempDir,

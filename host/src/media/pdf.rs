@@ -1,6 +1,6 @@
 //! The text of PDF files.
 //!
-//! A sealed child extracts it (see [`crate::plugins::sealed`]), so a hostile file costs bounded memory and time and
+//! A sealed child extracts it (see [`hermes_loader::sealed`]), so a hostile file costs bounded memory and time and
 //! reaches nothing. The child writes the text page by page, then NUL and a [`Report`]; an answer without a report comes
 //! from a child that ended at its limits. At most [`AT_ONCE_MAX`] files are read at once.
 
@@ -17,7 +17,8 @@ use tokio::time::{Instant, timeout_at};
 pub use child::main as runner_main;
 
 use super::Media;
-use crate::plugins::sealed::{self, SealLimits};
+use hermes_loader::sealed;
+use hermes_loader::sealed::SealLimits;
 
 /// The subcommand of the child.
 const SUBCOMMAND: &str = "text-runner";

@@ -14,11 +14,11 @@ use super::job::{Job, Next, is_own};
 use super::lane::{Item, OutboxLane, Which};
 use super::split;
 use crate::chance;
-use crate::config::DeliveryConfig;
 use crate::crash;
 use crate::events::{DeliveryNews, HostEvent, Migration};
 use crate::host::Host;
-use crate::plugins::{AdapterHandle, Attempted, Ended};
+use hermes_config::DeliveryConfig;
+use hermes_loader::{AdapterHandle, Attempted, Ended};
 use hermes_store::{
     DeadTargetRow, Effect, NewDelivery, NewPart, OwedPart, PartFacts, PartState, Settle, Settled, StoreError,
 };

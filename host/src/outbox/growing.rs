@@ -14,8 +14,8 @@ use hermes_protocol::{Chat, Outgoing, Purpose, RefusalKind, SendOutcome, SentMes
 
 use super::lane::{OutboxLane, Which};
 use crate::host::Host;
-use crate::plugins::AdapterHandle;
 use crate::render::render;
+use hermes_loader::AdapterHandle;
 use hermes_store::{NewPart, OwedDelivery, PartState};
 
 /// The longest kept text that is only shown, in bytes; no platform shows more in one message.

@@ -7,7 +7,7 @@ use hermes_core::ids::DeliveryId;
 use hermes_protocol::{Outgoing, SentMessage};
 
 use super::Holds;
-use crate::plugins::Trips;
+use hermes_loader::Trips;
 use hermes_store::{DeliveryState, OwedDelivery, OwedPart, PartState};
 
 /// The mark before a text whose thread is gone.

@@ -16,7 +16,7 @@ use super::report::Reports;
 use super::{Holds, OutboxMessage, Target};
 use crate::events::{DeliveryNews, HostEvent};
 use crate::host::Host;
-use crate::plugins::AdapterHandle;
+use hermes_loader::AdapterHandle;
 use hermes_store::OwedDelivery;
 
 /// Deliveries that a lane holds in memory; of later ones it holds the ids.

@@ -4,8 +4,8 @@ use hermes_markup::measure;
 use hermes_protocol::{Format, TextUnit};
 
 use super::job::Job;
-use crate::plugins::AdapterHandle;
 use crate::render::{render, unit};
+use hermes_loader::AdapterHandle;
 use hermes_store::{NewPart, OwedPart};
 
 /// The divisor of the limit for a part that was too long although it kept the declared limit.

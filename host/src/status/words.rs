@@ -114,8 +114,8 @@ impl AdapterStatus {
     }
 }
 
-impl From<crate::plugins::AdapterStatus> for AdapterStatus {
-    fn from(status: crate::plugins::AdapterStatus) -> Self {
+impl From<hermes_loader::AdapterStatus> for AdapterStatus {
+    fn from(status: hermes_loader::AdapterStatus) -> Self {
         Self {
             proxy: None,
             name: status.name,

@@ -12,7 +12,7 @@ use super::world::World;
 use crate::clerk::{self, Note};
 use crate::events::{HostEvent, Inbound};
 use crate::outbox::Holds;
-use crate::plugins::SENDS_MAX;
+use hermes_loader::SENDS_MAX;
 use hermes_store::{Change, NewInbox};
 
 #[test]

@@ -9,7 +9,7 @@ use hermes_protocol::{Chat, ChatType, RefusalKind, SendOutcome};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
-use crate::config::Sources;
+use hermes_config::Sources;
 
 /// A runtime that answers with the requested model and records its requests.
 #[derive(Default)]

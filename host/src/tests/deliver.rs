@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, Talk, World};
-use crate::clock::SystemClock;
 use hermes_store::{EndTurn, Store, TurnEnd};
+use hermes_system::clock::SystemClock;
 
 const TRUSTED: &str = "trust_upstream = true";
 

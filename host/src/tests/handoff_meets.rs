@@ -11,7 +11,7 @@ use super::handoff::{asks, begun, ends, moves, offered, setting, world};
 use super::terminal::Terminal;
 use super::world::{Setting, World};
 use crate::events::{Control, HostEvent};
-use crate::plugins::terminal::SeatFor;
+use hermes_loader::terminal::SeatFor;
 use hermes_store::{HandoffClaim, HandoffRoutes};
 
 /// Returns the session that continues in the terminal.

@@ -4,8 +4,8 @@ use hermes_protocol::Chat;
 use serde_json::json;
 
 use super::world::{Setting, World};
-use crate::config::{Sources, load};
 use crate::live::Live;
+use hermes_config::{Sources, load};
 
 /// 7 is an admin, 8 a user.
 const SECTION: &str = "access = { allowed_users = [\"8\"], admins = [\"7\"] }";

@@ -4,9 +4,9 @@ use hermes_protocol::{Chat, CommandInfo};
 use serde_json::{Value, json};
 
 use super::world::{Setting, World};
-use crate::config::{Sources, load};
 use crate::events::{Control, HostEvent};
 use crate::live::Live;
+use hermes_config::{Sources, load};
 
 fn with_capabilities(capabilities: Value) -> World {
     let section = "access = { allowed_users = [\"8\"], admins = [\"7\"] }".to_owned();

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split};
 
 use super::world::World;
-use crate::plugins::frame::{self, Frame, FrameKind};
-use crate::plugins::terminal::{INSTANCE, SEATS_MAX, Seat, SeatFor};
 use crate::wakes::{self, Wake};
+use hermes_loader::frame;
+use hermes_loader::frame::{Frame, FrameKind};
+use hermes_loader::terminal::{INSTANCE, SEATS_MAX, Seat, SeatFor};
 use hermes_store::{DeliveryFilter, DeliveryState, OwedDelivery};
 
 #[test]

@@ -22,22 +22,22 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::chance::SystemChance;
-use crate::clock::SystemClock;
 use crate::clock::Timer;
-use crate::config::{Sources, load};
 use crate::dispatcher::Dispatcher;
 use crate::events::{Control, Due, HostEvent};
 use crate::host::Host;
 use crate::live::Live;
-use crate::plugins::terminal::Terminals;
-use crate::plugins::{
+use crate::recovery;
+use crate::services::Services;
+use hermes_config::{Sources, load};
+use hermes_core::clock::Clock;
+use hermes_loader::terminal::Terminals;
+use hermes_loader::{
     AdapterEvent, AdapterHandle, AdapterLink, AdapterPlan, Adapters, Answer, Destroyed, HostServices, Isolation,
     PendingCall,
 };
-use crate::recovery;
-use crate::services::Services;
-use hermes_core::clock::Clock;
 use hermes_store::{Accepted, NewInbox, Store};
+use hermes_system::clock::SystemClock;
 
 /// Timeout of every wait of a test.
 const PATIENCE: Duration = Duration::from_secs(60);

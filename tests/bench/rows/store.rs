@@ -11,8 +11,9 @@ use std::{
 use hermes_agent::{Message, Role};
 use hermes_core::clock::Clock;
 use hermes_core::ids::SessionId;
-use hermes_host::clock::SystemClock;
 use hermes_store::{Admit, EndTurn, NewMessage, NewSession, Store, TurnEnd};
+use hermes_system::clock::SystemClock;
+use hermes_system::clock::SystemClock;
 
 use super::{median, mib, ms, percentile, progress};
 use crate::Measured;

@@ -7,10 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hermes_host::{
-    config::{self, Sources},
-    plugins,
-};
+use hermes_config::Sources;
 use hermes_tests::artefacts;
 use tempfile::TempDir;
 
@@ -36,7 +33,7 @@ pub fn library() -> Target {
         let bench = Bench::new();
         Box::new(move |bytes| {
             bench.change(bytes);
-            let read = plugins::inspect(&bench.path);
+            let read = hermes_loader::inspect(&bench.path);
             bench.mend();
             if let Ok(manifest) = read {
                 assert!(!manifest.id.is_empty() && manifest.id.len() <= 32, "an id that is none");
@@ -136,7 +133,7 @@ const TOML: &[&str] = &[
 /// `plugins.toml`.
 pub fn configuration() -> Target {
     let seeds = [
-        config::sample(&BTreeMap::new(), &BTreeMap::new()).into_bytes(),
+        hermes_config::sample(&BTreeMap::new(), &BTreeMap::new()).into_bytes(),
         include_bytes!("../../../plugins.toml").to_vec(),
     ];
     let more = texts(&[
@@ -160,7 +157,7 @@ fn load(folder: &Path, bytes: &[u8]) {
         cwd: folder.to_owned(),
         here: false,
     };
-    match config::load(sources) {
+    match hermes_config::load(sources) {
         Ok(config) => {
             let shown = format!("{config:?}");
             assert!(!shown.contains("hunter2"), "a secret of the environment is shown");

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hermes_host::clock::SystemClock;
 use hermes_store::Store;
+use hermes_system::clock::SystemClock;
 use rusqlite::{Connection, params};
 
 use crate::ring::{Target, texts};

@@ -1,10 +1,10 @@
 //! Text of people and models.
 
+use hermes_config::mask::Masker;
 use hermes_core::{
     commands::{self, Parsed},
     secret::{Secret, mask as core_mask},
 };
-use hermes_host::mask::Masker;
 use hermes_markup::{LIMIT_MIN, Limit, MarkupDialect, Unit, measure, plain, render};
 
 use crate::ring::{Target, texts};

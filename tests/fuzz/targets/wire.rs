@@ -119,7 +119,7 @@ pub fn frames() -> Target {
     };
     let seeds = vec![frame(1, "send", b"{}"), frame(2, "", b"{\"a\":1}"), frame(5, "", b"{}"), frame(99, "later", b"")];
     Target::new("frames", seeds, &["send", "\u{0}\u{0}\u{0}\u{0}"], |bytes| {
-        if let Some(frame) = hermes_host::plugins::reread_frame(bytes) {
+        if let Some(frame) = hermes_loader::reread_frame(bytes) {
             assert!(bytes.starts_with(&frame), "a frame is written as it was read");
         }
     })

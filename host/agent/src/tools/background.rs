@@ -26,7 +26,6 @@ use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::children;
 use super::group::{self, Group};
 use super::output::{bounded, plain};
 use super::ports::Followed;
@@ -34,6 +33,7 @@ use super::terminal::Shell;
 use super::{Ports, RESULT_BYTES_MAX};
 use crate::{LeftRunning, LeftSomewhere};
 use files::{Files, PIECE_BYTES, PIECES_KEPT, Record};
+use hermes_system::children;
 use watcher::{Handle, look_after};
 pub use watcher::{TELLS_MAX, left_words};
 

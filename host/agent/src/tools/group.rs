@@ -13,8 +13,8 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
-use super::children;
 use super::environment::MARK;
+use hermes_system::children;
 
 /// Number of searches for processes outside of the group, because a process may start another one during a
 /// search.

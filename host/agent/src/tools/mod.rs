@@ -13,7 +13,6 @@
 //!   [`task`].
 
 pub mod background;
-pub mod children;
 pub mod delegate;
 pub mod environment;
 pub mod gate;

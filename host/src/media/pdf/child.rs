@@ -10,7 +10,7 @@ use std::rc::Rc;
 use pdf_extract::{ConvertToFmt, Document, MediaBox, OutputDev, OutputError, PlainTextOutput, Transform};
 
 use super::{End, FILE_BYTES_MAX, LIMITS, Report, SUBCOMMAND, TEXT_BYTES_MAX};
-use crate::plugins::sealed;
+use hermes_loader::sealed;
 
 /// Exit code: the arguments cannot be read, or the host is gone.
 const EXIT_USAGE: u8 = 2;

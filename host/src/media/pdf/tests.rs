@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::chance::SystemChance;
-use crate::clock::SystemClock;
+use hermes_system::clock::SystemClock;
 
 /// Longest wait for a child; only a failing test reaches it.
 const LONG: Duration = Duration::from_secs(120);
