@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use crate::cli;
-use crate::cli::Given;
+use crate::surface::cli;
+use crate::surface::cli::Given;
 
 fn main() -> ExitCode {
     // The host uses no names and values that are not valid Unicode.

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::model::{AdapterConfig, Config};
 use super::plans::own_config;
 use super::problem::{Problems, Source};
-use hermes_loader::config_schema as schema;
+use hermes_loader::config_schema;
 
 /// The transport of an adapter that always listens, regardless of its section.
 const ALWAYS: &str = "http";
@@ -72,7 +72,7 @@ fn listener(
     let written = config.get("listen").and_then(Json::as_str);
     let default = || {
         manifest.filter(|manifest| manifest.transport == ALWAYS)?;
-        schema::property(schema?, "listen")?.get("default")?.as_str()
+        config_schema::property(schema?, "listen")?.get("default")?.as_str()
     };
     let text = written.or_else(default)?;
     let mut address: SocketAddr = text.trim().replace("localhost:", "127.0.0.1:").parse().ok()?;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use super::model::{AdapterConfig, Config, InstanceAccessConfig, Isolation, QualifiedId, SessionConfig, Strangers};
 use super::problem::{Problem, Problems, Warning};
-use hermes_loader::config_schema as schema;
+use hermes_loader::config_schema;
 use hermes_loader::config_schema::RESERVED;
 use hermes_loader::{AdapterPlan, IsolationChoice};
 
@@ -139,8 +139,8 @@ pub fn own_config(adapter: &AdapterConfig, schema: Option<&Json>) -> Json {
     let mut config = Map::new();
     for (key, own) in &adapter.section.own {
         let value = match (&own.value, schema) {
-            (Json::String(text), Some(root)) if own.from_variable => match schema::property(root, key) {
-                Some(property) => schema::from_text(root, property, text),
+            (Json::String(text), Some(root)) if own.from_variable => match config_schema::property(root, key) {
+                Some(property) => config_schema::from_text(root, property, text),
                 None => own.value.clone(),
             },
             (value, _) => value.clone(),
@@ -149,7 +149,7 @@ pub fn own_config(adapter: &AdapterConfig, schema: Option<&Json>) -> Json {
     }
     // An adapter that defines this key itself gets the value, too.
     if let Some(proxy) =
-        adapter.proxy.as_ref().filter(|_| schema.is_some_and(|root| schema::property(root, "proxy").is_some()))
+        adapter.proxy.as_ref().filter(|_| schema.is_some_and(|root| config_schema::property(root, "proxy").is_some()))
     {
         config.insert("proxy".to_owned(), Json::from(proxy.expose()));
     }
@@ -164,7 +164,7 @@ fn check(
     own: &Json,
     problems: &mut Problems,
 ) {
-    for finding in schema::check(schema, own, RESERVED) {
+    for finding in config_schema::check(schema, own, RESERVED) {
         let (key, rest) = finding.path.split_once('.').unwrap_or((&finding.path, ""));
         let source = match adapter.section.own.get(key) {
             Some(own) => own.place(rest),
@@ -185,7 +185,7 @@ fn with_variable(sentence: String, manifest: Option<&Manifest>) -> String {
     let variable = manifest
         .into_iter()
         .flat_map(|manifest| &manifest.env)
-        .find(|name| name.retired_for.is_empty() && sentence == schema::needs(&name.key));
+        .find(|name| name.retired_for.is_empty() && sentence == config_schema::needs(&name.key));
     match variable {
         Some(name) => format!("{sentence}; add it to the section, or set {}", name.name),
         None => sentence,

@@ -13,7 +13,7 @@ use super::keys::{KEYS, Key, SECTIONS};
 use super::load::FILE_NAME;
 use super::secrets::{self, is_secret};
 use super::show::{section_keys, toml};
-use hermes_loader::config_schema as schema;
+use hermes_loader::config_schema;
 
 /// The width of a comment, in characters.
 const WIDTH: usize = 100;
@@ -95,7 +95,7 @@ fn adapter(out: &mut String, manifest: &Manifest, schema: Option<&Json>) {
     let required: BTreeSet<&str> =
         root.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect();
     let mut properties = Vec::new();
-    schema::properties(root, root, 0, &mut |name, property| properties.push((name, property)));
+    config_schema::properties(root, root, 0, &mut |name, property| properties.push((name, property)));
     for (name, property) in properties {
         let needed = if required.contains(name) { "Required. " } else { "" };
         let doc = property.get("description").and_then(Json::as_str).unwrap_or_default();
@@ -118,10 +118,10 @@ fn own_example(manifest: &Manifest, root: &Json, name: &str, property: &Json) ->
     if let Some(example) = property.get("examples").and_then(Json::as_array).and_then(|examples| examples.first()) {
         return toml(example);
     }
-    if let Some(word) = schema::first_word(root, property, 0) {
+    if let Some(word) = config_schema::first_word(root, property, 0) {
         return toml(word);
     }
-    let types = schema::types_of(root, property, 0);
+    let types = config_schema::types_of(root, property, 0);
     let least = property.get("minimum").and_then(Json::as_i64).unwrap_or(0);
     match () {
         () if types.contains("string") => "\"…\"".to_owned(),

@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use super::model::Config;
 use super::problem::{Problems, Source, Warning};
 use super::section::Own;
-use hermes_loader::config_schema as schema;
+use hermes_loader::config_schema;
 
 /// The depth limit: references may be circular.
 const DEPTH_MAX: usize = 32;
@@ -110,7 +110,7 @@ struct Literal {
 /// Returns every secret of a key that is not a reference.
 fn literals(manifest: &Manifest, root: &Json, key: &str, own: &Own) -> Vec<Literal> {
     let mut schemas = Vec::new();
-    schema::properties(root, root, 0, &mut |name, schema| {
+    config_schema::properties(root, root, 0, &mut |name, schema| {
         if name == key {
             schemas.push(schema);
         }
@@ -208,7 +208,7 @@ fn items<'a>(root: &'a Json, schema: &'a Json, depth: usize, found: &mut Vec<&'a
 
 /// Returns the schemas that `schema` consists of: the target of its reference, and its alternatives.
 fn parts<'a>(root: &'a Json, schema: &'a Json) -> Vec<&'a Json> {
-    let target = schema.as_object().and_then(|object| schema::target(root, object));
+    let target = schema.as_object().and_then(|object| config_schema::target(root, object));
     let alternatives = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|word| schema[word].as_array()).flatten();
     target.into_iter().chain(alternatives).collect()
 }

@@ -11,7 +11,7 @@ use super::model::Config;
 use super::plans::own_config;
 use super::problem::{Problem, Problems};
 use hermes_core::nearest::nearest;
-use hermes_loader::config_schema as schema;
+use hermes_loader::config_schema;
 
 /// The depth limit: references may be circular.
 const DEPTH_MAX: usize = 16;
@@ -64,7 +64,7 @@ fn instance_of(text: &str) -> Option<&str> {
 /// Calls `each` with every text of `value` that `schema` marks as a target, and its path. Default values are left out.
 fn targets(root: &Json, schema: &Json, value: &Json, path: String, depth: usize, each: &mut impl FnMut(&str, &str)) {
     let Some(object) = schema.as_object().filter(|_| depth <= DEPTH_MAX) else { return };
-    if let Some(target) = schema::target(root, object) {
+    if let Some(target) = config_schema::target(root, object) {
         targets(root, target, value, path.clone(), depth + 1, each);
     }
     match value {

@@ -11,21 +11,22 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::stop::End;
 use super::{App, WouldNotStart};
-use crate::context::compose;
-use crate::control::records::{find_session, read_only};
-use crate::control::tasks::{find as find_task, list as list_tasks, show as show_task};
-use crate::control::{Asked, Caller, ControlReply, ControlRequest, DeliveryInfo, ErrorKind, TaskInfo};
-use crate::enclose;
-use crate::events::{Control, HostEvent};
-use crate::handoff;
-use crate::host::Host;
-use crate::media::out::From;
-use crate::mirror;
-use crate::outbox::{Target, not_asked};
-use crate::pairing::{OPERATOR, PairingCall, PairingChange, greet};
-use crate::targets::{self, Address, Destination};
-use crate::tasks::act::By;
-use crate::tasks::{self, commands};
+use crate::engine::attachments::lend::From;
+use crate::engine::attachments::outgoing;
+use crate::engine::background::tasks::act::By;
+use crate::engine::background::{processes, tasks};
+use crate::engine::context::compose;
+use crate::engine::dispatcher::pairing::{OPERATOR, PairingCall, PairingChange, greet};
+use crate::engine::handoff;
+use crate::engine::messages::{Control, HostEvent};
+use crate::engine::outbox::{Target, not_asked};
+use crate::engine::reply::transcript_copy;
+use crate::engine::runtime::Host;
+use crate::engine::targets;
+use crate::engine::targets::{Address, Destination};
+use crate::surface::control::records::{find_session, read_only};
+use crate::surface::control::tasks::{find as find_task, list as list_tasks, show as show_task};
+use crate::surface::control::{Asked, Caller, ControlReply, ControlRequest, DeliveryInfo, ErrorKind, TaskInfo};
 use hermes_core::nearest::nearest;
 use hermes_store::{Change, CommandTx, DeliveryState, HandoffRow, OwedDelivery, SessionRow, StoreError, Viewer};
 
@@ -124,7 +125,7 @@ impl App {
             ControlRequest::TaskList { limit, all } => {
                 let mut reply = stored(list_tasks(&self.host.store, Viewer::Operator, limit, all)).await?;
                 if let ControlReply::Tasks { tasks } = &mut reply {
-                    tasks.extend(commands::listed(&self.host));
+                    tasks.extend(processes::listed(&self.host));
                 }
                 Ok(reply)
             }
@@ -206,7 +207,7 @@ impl App {
         if !self.host.rests.load(Ordering::Relaxed) {
             return Err(refused("the host is not draining"));
         }
-        let waited = stored(crate::recovery::go_on(&self.host)).await?;
+        let waited = stored(crate::engine::recovery::go_on(&self.host)).await?;
         self.state.send_replace("online");
         Ok(ControlReply::done(match waited {
             0 => "The host accepts events again.".to_owned(),
@@ -239,7 +240,7 @@ impl App {
         let delivery = match file {
             None => compose(&self.host, &instance, chat, Purpose::Reply, text).await,
             Some((file, from)) if file.is_absolute() => {
-                enclose::one_file(&self.host, &instance, chat, text, (file, from))
+                outgoing::one_file(&self.host, &instance, chat, text, (file, from))
                     .await
                     .map_err(|error| refusal(ErrorKind::Invalid, error.to_string()))?
             }
@@ -251,7 +252,7 @@ impl App {
             }
         };
         let (id, note) = match mirror {
-            true => stored(mirror::owe(&self.host, delivery.clone())).await?,
+            true => stored(transcript_copy::owe(&self.host, delivery.clone())).await?,
             false => (stored(self.host.store.owe(delivery.clone())).await?, None),
         };
         self.host.carry(vec![id], vec![delivery]).await;
@@ -475,7 +476,7 @@ fn meant(host: &Host, name: &str) -> Result<Option<TaskInfo>, Refusal> {
         let words = format!("several commands begin with {name} ({}); write more characters of the id", ids.join(", "));
         refusal(ErrorKind::Invalid, words)
     };
-    commands::meant(host, name).map_err(several)
+    processes::meant(host, name).map_err(several)
 }
 
 pub(super) fn refusal(kind: ErrorKind, words: impl Into<String>) -> Refusal {

@@ -7,7 +7,6 @@
 //! A terminal without a host runs one in its own process, without adapters, signals and status address ([`run_alone`]);
 //! `run` asks it to hand over. `adapter try` does the same with one adapter and its own home ([`run_trial`]).
 
-mod again;
 mod control;
 mod home;
 mod link;
@@ -16,12 +15,14 @@ mod notify;
 mod orphans;
 pub(crate) mod plan;
 mod ready;
+mod reexec;
 mod reload;
+pub mod restart_notice;
 mod run_requests;
-mod seats;
 mod signals;
 mod status;
 mod stop;
+mod terminals;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,30 +32,30 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::chance::{Chance, SystemChance};
-use crate::clock::Timer;
-use crate::control as socket;
-use crate::dispatcher::Dispatcher;
-use crate::events::{Due, HostEvent};
-use crate::handoff;
-use crate::host::Host;
-use crate::live::Live;
-use crate::recovery;
-use crate::services::Services;
-use crate::tasks;
-use crate::tools;
-use crate::wakes;
-pub use again::{Ended, NextRun, WOULD_START, WouldNotStart, would_start};
+use crate::engine::background::tasks;
+use crate::engine::background::wakeups;
+use crate::engine::config_snapshot::Live;
+use crate::engine::dispatcher::Dispatcher;
+use crate::engine::handoff;
+use crate::engine::messages::{Due, HostEvent};
+use crate::engine::recovery;
+use crate::engine::runtime::Host;
+use crate::engine::services::Services;
+use crate::engine::timer::Timer;
+use crate::engine::tools;
+use crate::surface::control as socket;
 use hermes_config::mask::LogMask;
 use hermes_config::{Config, Sources};
 use hermes_loader::terminal::Terminals;
 use hermes_loader::{AdapterEvent, Adapters, HostServices, Watch};
 use hermes_store::Store;
 use hermes_system::clock::{ClockWatch, SystemClock};
+use hermes_system::rng::{Chance, SystemChance};
 pub use home::HomeError;
 pub use lock::{HostLock, LockError, held_by};
 use notify::Notify;
 use plan::Runs;
+pub use reexec::{Ended, NextRun, WOULD_START, WouldNotStart, would_start};
 use signals::{Signals, Wish};
 
 /// Exit code that asks the service manager for another start.
@@ -135,7 +136,7 @@ pub enum RunError {
     Config(#[from] hermes_config::Problems),
     /// The status address cannot be used. The operator corrects it.
     #[error(transparent)]
-    Status(#[from] crate::status::BindError),
+    Status(#[from] crate::surface::status::BindError),
     /// The control socket cannot be used. The operator fixes the home folder.
     #[error("cannot open the control socket in {path:?}; check the permissions of the folder")]
     Control {
@@ -276,7 +277,7 @@ async fn serve(
         host.set_restartable(NextRun { sources: options.sources.clone(), program: options.program.clone() });
     }
     let unfinished = recovery::recover(&host).await?;
-    wakes::take_up(&host).await;
+    wakeups::take_up(&host).await;
     tokio::spawn(handoff::watch(Arc::clone(&host)));
     tokio::spawn(tasks::tell::tell_for_ever(Arc::clone(&host)));
 
@@ -338,7 +339,7 @@ async fn serve(
     orphans::keep(&home, &left);
     drop(lock);
     let lived_ms = u64::try_from(app.host.now_ms() - app.since_ms).unwrap_or_default();
-    let supervised = again::is_supervised(&app.options.sources.env, std::process::id());
+    let supervised = reexec::is_supervised(&app.options.sources.env, std::process::id());
     Ok(Ended::after(end, supervised, Duration::from_millis(lived_ms)))
 }
 

@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal, Write as _};
 use hermes_agent::RuntimeKind;
 
 use super::{App, link};
-use crate::host::Host;
-use crate::recovery::Found;
+use crate::engine::recovery::Found;
+use crate::engine::runtime::Host;
 use hermes_config::write_sample;
 use hermes_loader::AdapterState;
 

@@ -6,9 +6,9 @@ use futures_util::future::join_all;
 
 use super::App;
 use super::control::{Answer, refusal};
-use crate::control::{ControlReply, ErrorKind};
-use crate::events::{Control, HostEvent};
-use crate::live::Live;
+use crate::engine::config_snapshot::Live;
+use crate::engine::messages::{Control, HostEvent};
+use crate::surface::control::{ControlReply, ErrorKind};
 use hermes_config::Problems;
 use hermes_core::text::span;
 use hermes_loader::{AdapterStatus, Begun, Outcome};

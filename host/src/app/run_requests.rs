@@ -4,10 +4,11 @@ use hermes_agent::tools::ports::{Messenger, Search};
 
 use super::App;
 use super::control::{Answer, refusal, refused, stored};
-use crate::control::tasks::{find as find_task, list as list_tasks, show as show_task};
-use crate::control::{ControlReply, ControlRequest, ErrorKind, HitInfo, Run};
-use crate::tasks::act::By;
-use crate::tasks::{self, viewer};
+use crate::engine::background::tasks;
+use crate::engine::background::tasks::act::By;
+use crate::engine::background::tasks::viewer;
+use crate::surface::control::tasks::{find as find_task, list as list_tasks, show as show_task};
+use crate::surface::control::{ControlReply, ControlRequest, ErrorKind, HitInfo, Run};
 
 impl App {
     /// Answers a request of a run. Its right was checked before.
@@ -16,7 +17,7 @@ impl App {
         match request {
             ControlRequest::Send { target, text, file: Some(file), mirror } => {
                 let folders = self.host.live().session_of(&context.source).outbound_dirs.clone();
-                let from = crate::media::out::From::Folders(folders);
+                let from = crate::engine::attachments::lend::From::Folders(folders);
                 self.send(&target, text, Some((&file, from)), mirror).await
             }
             ControlRequest::Send { target, text, .. } => {

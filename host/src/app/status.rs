@@ -9,9 +9,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::{App, RunError};
-use crate::events::{Census, Control, HostEvent};
-use crate::status::{
-    self, AgentStatus, DeadChat, HostStatus, Metrics, QueueStatus, SessionStatus, StatusJson, StatusSource,
+use crate::engine::messages::{Census, Control, HostEvent};
+use crate::surface::status;
+use crate::surface::status::{
+    AgentStatus, DeadChat, HostStatus, Metrics, QueueStatus, SessionStatus, StatusJson, StatusSource,
 };
 use hermes_config::Config;
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::App;
 use super::signals::{Signals, Wish};
-use crate::events::{Control, HostEvent};
+use crate::engine::messages::{Control, HostEvent};
 use hermes_loader::terminal::Leaving;
 
 /// The kind of an end.

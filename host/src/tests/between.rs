@@ -9,9 +9,10 @@ use hermes_protocol::{EventKind, SendOutcome, WaitScope};
 use tokio::sync::mpsc;
 
 use super::world::World;
-use crate::clerk::{self, Note};
-use crate::events::{HostEvent, Inbound};
-use crate::outbox::Holds;
+use crate::engine::dispatcher::drops;
+use crate::engine::dispatcher::drops::Note;
+use crate::engine::messages::{HostEvent, Inbound};
+use crate::engine::outbox::Holds;
 use hermes_loader::SENDS_MAX;
 use hermes_store::{Change, NewInbox};
 
@@ -28,7 +29,7 @@ fn what_is_dropped_twice_costs_no_other_note() {
     drop(sender);
     let store = &world.host().store;
     world.block_on(store.drop_event(twice, "by an earlier batch", None)).unwrap();
-    world.block_on(clerk::write_all(Arc::clone(world.host()), notes));
+    world.block_on(drops::write_all(Arc::clone(world.host()), notes));
     assert_eq!(world.block_on(store.counts()).unwrap().inbox, 0, "the other one is dropped");
     assert_eq!(world.block_on(store.host_value("flag")).unwrap().as_deref(), Some("kept"));
 }

@@ -164,19 +164,22 @@ fn a_stranger_is_paired_by_the_code_that_the_offer_shows() {
     assert_eq!(chat.hears(2).len(), 2, "one reminder, then silence");
     let approve = |code: &str| {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        let change = crate::pairing::PairingChange::Approve {
+        let change = crate::engine::dispatcher::pairing::PairingChange::Approve {
             instance: "fake".to_owned(),
             code: code.to_owned(),
-            by: crate::pairing::OPERATOR.to_owned(),
+            by: crate::engine::dispatcher::pairing::OPERATOR.to_owned(),
         };
-        let call = crate::pairing::PairingCall::Change(change, reply);
+        let call = crate::engine::dispatcher::pairing::PairingCall::Change(change, reply);
         world.block_on(async {
-            world.host().tell(crate::events::HostEvent::control(crate::events::Control::Pairing(call))).await;
+            world
+                .host()
+                .tell(crate::engine::messages::HostEvent::control(crate::engine::messages::Control::Pairing(call)))
+                .await;
             answer.await.unwrap()
         })
     };
-    assert!(matches!(approve("AAAAAAAA").0, crate::control::ControlReply::Error { .. }));
-    assert!(matches!(approve(&code).0, crate::control::ControlReply::Done { .. }));
+    assert!(matches!(approve("AAAAAAAA").0, crate::surface::control::ControlReply::Error { .. }));
+    assert!(matches!(approve(&code).0, crate::surface::control::ControlReply::Done { .. }));
     chat.says("and now");
     assert_eq!(chat.hears(3)[2], "and now");
 }
@@ -192,12 +195,12 @@ fn the_name_of_a_stranger_is_one_short_line_wherever_it_is_shown() {
         .unwrap();
     world.chat("99").hears(1);
     let (reply, answer) = tokio::sync::oneshot::channel();
-    let call = crate::events::Control::Pairing(crate::pairing::PairingCall::List(reply));
+    let call = crate::engine::messages::Control::Pairing(crate::engine::dispatcher::pairing::PairingCall::List(reply));
     let listed = world.block_on(async {
-        world.host().tell(crate::events::HostEvent::control(call)).await;
+        world.host().tell(crate::engine::messages::HostEvent::control(call)).await;
         answer.await.unwrap()
     });
-    let crate::control::ControlReply::Pairing { requests, .. } = listed else { panic!("{listed:?}") };
+    let crate::surface::control::ControlReply::Pairing { requests, .. } = listed else { panic!("{listed:?}") };
     assert_eq!(requests.len(), 1, "an id without end is nobody's");
     let name = requests[0].name.as_deref().unwrap();
     assert!(name.starts_with("Eve]0;x (op)NNN") && name.chars().count() <= 64, "{name}");

@@ -6,8 +6,8 @@ use serde_json::json;
 use std::time::Duration;
 
 use super::world::{Setting, World};
-use crate::events::{Control, HostEvent};
-use crate::outbox::Target;
+use crate::engine::messages::{Control, HostEvent};
+use crate::engine::outbox::Target;
 use hermes_store::DeliveryFilter;
 
 #[test]

@@ -8,10 +8,10 @@ use hermes_protocol::{Attachment, AttachmentKind, Chat, ChatType, Emitted, Event
 use serde_json::json;
 
 use super::world::{Setting, World};
-use crate::accounts::Accounts;
-use crate::context::compose;
-use crate::events::{Control, HostEvent};
-use crate::outbox::Target;
+use crate::engine::accounts::Accounts;
+use crate::engine::context::compose;
+use crate::engine::messages::{Control, HostEvent};
+use crate::engine::outbox::Target;
 
 /// Owes a message of the host to 7.
 fn owes(world: &World, text: &str) -> DeliveryId {

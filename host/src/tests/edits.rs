@@ -4,7 +4,7 @@ use hermes_protocol::{Emitted, Event, EventKind};
 use serde_json::json;
 
 use super::world::{Setting, Talk, World};
-use crate::recovery;
+use crate::engine::recovery;
 
 fn world() -> World {
     let section = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }\nsession = { busy = \"queue\", receipts = false }";

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::doubts::written;
 use super::world::{Setting, Talk, World};
-use crate::media::pdf::tests::{page, pages};
+use crate::engine::attachments::pdf::tests::{page, pages};
 
 /// Creates a world whose platform delivers files on request.
 fn world() -> World {

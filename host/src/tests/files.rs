@@ -7,8 +7,8 @@ use hermes_protocol::{Attachment, AttachmentKind, Chat, OutMedia};
 use serde_json::json;
 
 use super::world::{Setting, World};
-use crate::enclose;
-use crate::media::out::{From, OutError};
+use crate::engine::attachments::lend::{From, OutError};
+use crate::engine::attachments::outgoing;
 
 /// Creates a platform that takes files, and a file in the media folder.
 fn world(media: serde_json::Value) -> World {
@@ -21,7 +21,7 @@ fn world(media: serde_json::Value) -> World {
 }
 
 fn for_operator(world: &World, path: &Path) -> Result<Vec<OutMedia>, OutError> {
-    let sent = enclose::one_file(world.host(), "fake", Chat::dm("7"), "look".to_owned(), (path, From::Anywhere));
+    let sent = outgoing::one_file(world.host(), "fake", Chat::dm("7"), "look".to_owned(), (path, From::Anywhere));
     world.block_on(sent).map(|delivery| delivery.parts.into_iter().flat_map(|part| part.media).collect())
 }
 
@@ -110,7 +110,7 @@ fn a_reply_takes_nothing_from_elsewhere_and_says_so() {
 fn a_platform_without_files_gets_a_sentence_instead() {
     let world = world(json!({ "out": false }));
     let file = world.home().join("media/x.txt");
-    let delivery = enclose::one_file(world.host(), "fake", Chat::dm("7"), "look".to_owned(), (&file, From::Anywhere));
+    let delivery = outgoing::one_file(world.host(), "fake", Chat::dm("7"), "look".to_owned(), (&file, From::Anywhere));
     let delivery = world.block_on(delivery).unwrap();
     assert_eq!(delivery.markdown, "look\n\n(The file \"x.txt\" is not attached: fake does not support files.)");
     assert!(delivery.parts.iter().all(|part| part.media.is_empty()));

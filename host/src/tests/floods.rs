@@ -8,7 +8,7 @@ use hermes_protocol::{Chat, ChatType, Emitted};
 use serde_json::json;
 
 use super::world::{Setting, Talk, World};
-use crate::ingress::NOT_KEPT;
+use crate::engine::ingress::NOT_KEPT;
 
 /// Messages of one flood.
 const FLOOD: usize = 10_000;

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
-use crate::control::{ControlReply, ErrorKind};
-use crate::handoff::{self, Refused};
+use crate::engine::handoff;
+use crate::engine::handoff::Refused;
+use crate::surface::control::{ControlReply, ErrorKind};
 use hermes_store::{
     Admit, Change, CommandTx, HandoffAsked, HandoffBind, HandoffRoutes, HandoffRow, NewInbox, NewMessage, NewSession,
     RouteRow, WhichHandoff,

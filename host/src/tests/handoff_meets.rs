@@ -10,7 +10,7 @@ use serde_json::json;
 use super::handoff::{asks, begun, ends, moves, offered, setting, world};
 use super::terminal::Terminal;
 use super::world::{Setting, World};
-use crate::events::{Control, HostEvent};
+use crate::engine::messages::{Control, HostEvent};
 use hermes_loader::terminal::SeatFor;
 use hermes_store::{HandoffClaim, HandoffRoutes};
 
@@ -110,7 +110,7 @@ fn a_conversation_that_is_given_back_goes_on_at_the_terminal_that_waited_for_it(
     assert_eq!(hears(&mut terminal, 1), "The conversation that was handed off is back here.");
     let said = terminal.says("two");
     assert_eq!(terminal.delivered(said)["text"], "two (after 4)");
-    let told = crate::handoff::info(&world.block_on(world.host().store.handoff(&session)).unwrap().unwrap());
+    let told = crate::engine::handoff::info(&world.block_on(world.host().store.handoff(&session)).unwrap().unwrap());
     assert!(told.message.contains("later moved elsewhere"), "{}", told.message);
 }
 
@@ -130,7 +130,7 @@ fn a_handoff_that_fails_leaves_the_terminal_in_its_conversation() {
     });
     let status = terminal.says("/status");
     terminal.delivered(status);
-    world.block_on(crate::handoff::cancel(world.host(), session.as_str())).unwrap();
+    world.block_on(crate::engine::handoff::cancel(world.host(), session.as_str())).unwrap();
     let status = terminal.says("/status");
     let words = terminal.delivered(status)["text"].to_string();
     assert!(words.contains(session.as_str()), "{words}");
@@ -157,7 +157,7 @@ fn a_terminal_hears_once_that_its_conversation_was_claimed_and_the_claim_is_list
     let listed = world.block_on(world.host().store.handoffs(true, 10)).unwrap();
     let listed: Vec<_> = listed.iter().map(|row| (&row.session, &row.state, row.chat.clone())).collect();
     assert_eq!(listed, [(&session, &HandoffState::Completed, Some(Chat::dm("8")))]);
-    let shown = crate::handoff::info(&world.block_on(world.host().store.handoff(&session)).unwrap().unwrap());
+    let shown = crate::engine::handoff::info(&world.block_on(world.host().store.handoff(&session)).unwrap().unwrap());
     assert!(shown.message.starts_with("the conversation continues in fake:8;"), "{}", shown.message);
 }
 

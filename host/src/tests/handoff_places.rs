@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::handoff::{begun, ends, moves, setting, stands, transcript, world};
 use super::world::{Setting, World};
-use crate::handoff;
+use crate::engine::handoff;
 use hermes_store::HandoffRow;
 
 /// Creates a platform that opens threads and resolves ids; 7 and 8 may write, and nobody has to mention the agent.

@@ -4,7 +4,7 @@ use hermes_protocol::Chat;
 use serde_json::json;
 
 use super::world::{Setting, World};
-use crate::live::Live;
+use crate::engine::config_snapshot::Live;
 use hermes_config::{Sources, load};
 
 /// 7 is an admin, 8 a user.

@@ -4,8 +4,8 @@ use hermes_protocol::{Chat, CommandInfo};
 use serde_json::{Value, json};
 
 use super::world::{Setting, World};
-use crate::events::{Control, HostEvent};
-use crate::live::Live;
+use crate::engine::config_snapshot::Live;
+use crate::engine::messages::{Control, HostEvent};
 use hermes_config::{Sources, load};
 
 fn with_capabilities(capabilities: Value) -> World {

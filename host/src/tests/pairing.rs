@@ -5,8 +5,8 @@ use std::time::Duration;
 use hermes_protocol::{Addressed, Chat, ChatType, Event, RefusalKind, Sender};
 
 use super::world::{Setting, World};
-use crate::events::{DeliveryNews, HostEvent};
-use crate::outbox::lane::HELD_MAX;
+use crate::engine::messages::{DeliveryNews, HostEvent};
+use crate::engine::outbox::queue::HELD_MAX;
 use hermes_store::DeliveryFilter;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -344,7 +344,8 @@ fn with_an_offer_in_the_store() -> World {
         world.block_on(async {
             let chat = Chat::dm("99");
             let delivery =
-                crate::context::compose(host, "fake", chat, hermes_protocol::Purpose::Reply, n.to_string()).await;
+                crate::engine::context::compose(host, "fake", chat, hermes_protocol::Purpose::Reply, n.to_string())
+                    .await;
             let id = host.store.owe(delivery.clone()).await.unwrap();
             host.carry(vec![id], vec![delivery]).await;
         });

@@ -9,8 +9,8 @@ use hermes_protocol::{Addressed, Chat, ChatType, Event, Sender};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
-use crate::tools::{Lent, ports};
-use crate::wakes::{Wake, wake};
+use crate::engine::background::wakeups::{Wake, wake};
+use crate::engine::tools::{Lent, ports};
 
 /// A runtime that sends the text of a message `SEND TARGET|TEXT`, and answers with the result.
 #[derive(Default)]

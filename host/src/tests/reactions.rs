@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::streaming::{Agent, started};
 use super::world::{Setting, World};
-use crate::wakes::{Wake, wake};
+use crate::engine::background::wakeups::{Wake, wake};
 
 const SECTION: &str = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }";
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::commands::Recorder;
 use super::world::{Setting, World};
-use crate::reset;
+use crate::engine::session::reset;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

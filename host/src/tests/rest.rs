@@ -6,8 +6,8 @@ use tokio::sync::oneshot;
 
 use super::asks::{asked, hears, press, there, with_buttons};
 use super::world::{Setting, World};
-use crate::events::{Control, HostEvent};
-use crate::recovery;
+use crate::engine::messages::{Control, HostEvent};
+use crate::engine::recovery;
 
 /// Drains on request of the operator; resolves once nothing runs.
 fn drains(world: &World) -> oneshot::Receiver<()> {

@@ -4,7 +4,7 @@ use hermes_protocol::{Chat, Emitted, Purpose};
 use serde_json::json;
 
 use super::world::{Setting, World};
-use crate::context::compose;
+use crate::engine::context::compose;
 
 #[test]
 fn an_event_that_was_committed_and_not_yet_heard_is_answered_after_a_crash() {
@@ -68,7 +68,7 @@ fn a_turn_is_resumed_three_times_and_then_closed_with_a_notice() {
         world.start();
     }
     let heard = world.chat("7").hears(1);
-    assert_eq!(heard, [crate::turn::GIVEN_UP]);
+    assert_eq!(heard, [crate::engine::session::outcome::GIVEN_UP]);
     world.settled();
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
-use crate::outbox::PARKED;
+use crate::engine::outbox::PARKED;
 use hermes_store::DeliveryState;
 
 #[test]
@@ -445,7 +445,7 @@ fn a_turn_that_is_not_resumed_leaves_its_message_marked_as_interrupted() {
     world.crash();
     world.start();
     world.settled();
-    assert_eq!(world.platform.screen(), ["one\n\n(interrupted)", crate::turn::GIVEN_UP]);
+    assert_eq!(world.platform.screen(), ["one\n\n(interrupted)", crate::engine::session::outcome::GIVEN_UP]);
 }
 
 #[test]

@@ -4,8 +4,9 @@ use hermes_protocol::{Addressed, Chat, ChatType, EventKind, RefusalKind, method}
 use serde_json::{Value, json};
 
 use super::world::{Setting, Talk, World};
-use crate::mirror::{self, NOT_MIRRORED};
-use crate::targets::{Address, Destination, resolve};
+use crate::engine::reply::transcript_copy;
+use crate::engine::reply::transcript_copy::NOT_MIRRORED;
+use crate::engine::targets::{Address, Destination, resolve};
 
 const OWNER: &str = "access = { allowed_users = [\"7\", \"8\"], operators = [\"7\", \"8\"] }";
 
@@ -202,9 +203,12 @@ fn a_chat_that_cannot_be_written_to_is_told_until_somebody_writes_there() {
     assert!(dead(&world).is_empty());
 }
 
-async fn census(world: &World) -> crate::events::Census {
+async fn census(world: &World) -> crate::engine::messages::Census {
     let (reply, census) = tokio::sync::oneshot::channel();
-    world.host().tell(crate::events::HostEvent::control(crate::events::Control::Census(reply))).await;
+    world
+        .host()
+        .tell(crate::engine::messages::HostEvent::control(crate::engine::messages::Control::Census(reply)))
+        .await;
     census.await.unwrap()
 }
 
@@ -225,9 +229,9 @@ fn what_the_host_says_by_itself_is_in_no_transcript_unless_it_is_asked_for() {
         world.block_on(async {
             let host = world.host();
             let purpose = hermes_protocol::Purpose::Cron;
-            let delivery = crate::context::compose(host, "fake", Chat::dm("7"), purpose, text.to_owned()).await;
+            let delivery = crate::engine::context::compose(host, "fake", Chat::dm("7"), purpose, text.to_owned()).await;
             let (id, note) = match mirrored {
-                true => mirror::owe(host, delivery.clone()).await.unwrap(),
+                true => transcript_copy::owe(host, delivery.clone()).await.unwrap(),
                 false => (host.store.owe(delivery.clone()).await.unwrap(), None),
             };
             host.carry(vec![id], vec![delivery]).await;
@@ -250,9 +254,15 @@ fn where_several_people_have_a_conversation_each_nothing_is_mirrored_and_that_is
     world.talk(group("g"), "7").hears(2);
     let note = world.block_on(async {
         let host = world.host();
-        let delivery =
-            crate::context::compose(host, "fake", group("g"), hermes_protocol::Purpose::Cron, "news".to_owned()).await;
-        mirror::owe(host, delivery).await.unwrap().1
+        let delivery = crate::engine::context::compose(
+            host,
+            "fake",
+            group("g"),
+            hermes_protocol::Purpose::Cron,
+            "news".to_owned(),
+        )
+        .await;
+        transcript_copy::owe(host, delivery).await.unwrap().1
     });
     assert_eq!(note, Some(NOT_MIRRORED));
 }

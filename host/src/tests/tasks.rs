@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
-use crate::tools::{Lent, ports};
+use crate::engine::tools::{Lent, ports};
 use hermes_store::Viewer;
 
 /// An agent that carries out requested operations on tasks, and reports the result.
@@ -331,9 +331,13 @@ fn a_burst_is_told_in_one_message_and_answered_in_one_turn() {
     // The host completes all of them within a moment.
     for task in &tasks {
         let change = hermes_core::task::TaskChange::Completed { result: "done".to_owned() };
-        let by = crate::tasks::act::By { viewer: Viewer::Person("fake:7".to_owned()), key: None, session: None };
+        let by = crate::engine::background::tasks::act::By {
+            viewer: Viewer::Person("fake:7".to_owned()),
+            key: None,
+            session: None,
+        };
         let host = office.world.host();
-        let done = crate::tasks::act::change_one(host, &by, task, change, "");
+        let done = crate::engine::background::tasks::act::change_one(host, &by, task, change, "");
         office.world.block_on(done).unwrap();
     }
     let heard = office.world.talk(group.clone(), "7").hears(5);

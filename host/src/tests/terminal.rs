@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split};
 
 use super::world::World;
-use crate::wakes::{self, Wake};
+use crate::engine::background::wakeups;
+use crate::engine::background::wakeups::Wake;
 use hermes_loader::frame;
 use hermes_loader::frame::{Frame, FrameKind};
 use hermes_loader::terminal::{INSTANCE, SEATS_MAX, Seat, SeatFor};
@@ -89,7 +90,7 @@ fn what_wakes_the_conversation_of_an_empty_seat_is_answered_to_whoever_sits_down
         sender: None,
         text: "p1 has ended".to_owned(),
     };
-    assert!(world.block_on(wakes::wake(world.host(), wake)).unwrap());
+    assert!(world.block_on(wakeups::wake(world.host(), wake)).unwrap());
     let owed = world.until("its answer is owed", || owed(&world));
     assert_eq!(owed.parts[0].facts.attempts, 0, "nobody tries what nobody takes");
     let mut again = Terminal::attach(&world, SeatFor::Conversation);

@@ -16,10 +16,10 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
-use crate::events::{Control, HostEvent};
-use crate::handoff;
-use crate::tools::{Lent, ports};
-use crate::wakes::{WOKEN_IN_A_ROW_MAX, Wake, wake};
+use crate::engine::background::wakeups::{WOKEN_IN_A_ROW_MAX, Wake, wake};
+use crate::engine::handoff;
+use crate::engine::messages::{Control, HostEvent};
+use crate::engine::tools::{Lent, ports};
 use hermes_store::{Change, CommandTx, NewSession, RouteRow, WatchTold};
 
 /// A runtime that records the input of each turn and answers with the number of turns; on request it hangs, or starts

@@ -21,14 +21,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::chance::SystemChance;
-use crate::clock::Timer;
-use crate::dispatcher::Dispatcher;
-use crate::events::{Control, Due, HostEvent};
-use crate::host::Host;
-use crate::live::Live;
-use crate::recovery;
-use crate::services::Services;
+use crate::engine::config_snapshot::Live;
+use crate::engine::dispatcher::Dispatcher;
+use crate::engine::messages::{Control, Due, HostEvent};
+use crate::engine::recovery;
+use crate::engine::runtime::Host;
+use crate::engine::services::Services;
+use crate::engine::timer::Timer;
 use hermes_config::{Sources, load};
 use hermes_core::clock::Clock;
 use hermes_loader::terminal::Terminals;
@@ -38,6 +37,7 @@ use hermes_loader::{
 };
 use hermes_store::{Accepted, NewInbox, Store};
 use hermes_system::clock::SystemClock;
+use hermes_system::rng::SystemChance;
 
 /// Timeout of every wait of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -379,9 +379,9 @@ async fn begin(
     adapters.build_in(&terminals);
     host.set_adapters(adapters);
     recovery::recover(&host).await.unwrap();
-    crate::wakes::take_up(&host).await;
-    tokio::spawn(crate::handoff::watch(Arc::clone(&host)));
-    tokio::spawn(crate::tasks::tell::tell_for_ever(Arc::clone(&host)));
+    crate::engine::background::wakeups::take_up(&host).await;
+    tokio::spawn(crate::engine::handoff::watch(Arc::clone(&host)));
+    tokio::spawn(crate::engine::background::tasks::tell::tell_for_ever(Arc::clone(&host)));
     (host, services, handle, terminals)
 }
 

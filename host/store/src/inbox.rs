@@ -10,7 +10,7 @@ use super::error::Fault;
 use super::sql::{change, change_one, first, json, parsed, parsed_or_none, text};
 use super::writer::Outcome;
 use super::{Accepted, InboxRow, InboxState, NewInbox, NewWake, PairingOffer, Result, Store, outbox, pairing};
-use hermes_core::message_edit as edits;
+use hermes_core::message_edit;
 
 /// Number of drops after which stray events beyond the limit are removed; the sweep removes the rest.
 const STRAY_CHECK_EVERY: i64 = 64;
@@ -135,8 +135,8 @@ fn change_what_waits(db: &Connection, instance: &str, edit: &Event) -> Outcome<(
     for (id, said) in super::sql::collect(sql, params![instance, edit.message_id, ALIKE_MAX], read)? {
         // An unreadable message is not changed; the turn that needs it reports the error.
         let Ok(event) = serde_json::from_str::<Event>(&said) else { continue };
-        if edits::is_of(edit, &event) {
-            let changed = json(&edits::changed(event, edit))?;
+        if message_edit::is_of(edit, &event) {
+            let changed = json(&message_edit::changed(event, edit))?;
             let sql = "UPDATE inbox SET event = ?2, edited = 1 WHERE id = ?1 AND state = 'accepted'";
             change(db, sql, params![id, changed])?;
         }

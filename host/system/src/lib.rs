@@ -8,3 +8,4 @@
 
 pub mod children;
 pub mod clock;
+pub mod rng;

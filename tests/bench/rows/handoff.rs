@@ -2,7 +2,7 @@
 
 use std::{thread, time::Instant};
 
-use hermes_host::control::{Client, ControlReply, ControlRequest};
+use hermes_host::surface::control::{Client, ControlReply, ControlRequest};
 use hermes_tests::{Isolation, World};
 use serde_json::json;
 

@@ -13,7 +13,6 @@ use hermes_core::clock::Clock;
 use hermes_core::ids::SessionId;
 use hermes_store::{Admit, EndTurn, NewMessage, NewSession, Store, TurnEnd};
 use hermes_system::clock::SystemClock;
-use hermes_system::clock::SystemClock;
 
 use super::{median, mib, ms, percentile, progress};
 use crate::Measured;

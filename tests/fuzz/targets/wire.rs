@@ -13,8 +13,8 @@ use hermes_core::{
     context::TurnContext,
     ids::{SessionId, TurnId},
 };
-use hermes_host::control::{ControlReply, ControlRequest, Hello};
-use hermes_protocol as words;
+use hermes_host::surface::control::{ControlReply, ControlRequest, Hello};
+use hermes_protocol;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -80,32 +80,32 @@ fn same(one: &Value, other: &Value) -> bool {
 /// Every payload of the ABI, as every type that there is.
 pub fn payloads() -> Target {
     Target::new("payloads", golden(), JSON, |bytes| {
-        again::<words::Announce>(bytes);
-        again::<words::CallError>(bytes);
-        again::<words::Capabilities>(bytes);
-        again::<words::Chat>(bytes);
-        again::<words::CommandsCall>(bytes);
-        again::<words::ConnectError>(bytes);
-        again::<words::DraftCall>(bytes);
-        again::<words::EditCall>(bytes);
-        again::<words::Emitted>(bytes);
-        again::<words::Envelope>(bytes);
-        again::<words::Event>(bytes);
-        again::<words::HandoffThreadCall>(bytes);
-        again::<words::LinkState>(bytes);
-        again::<words::LookupCall>(bytes);
-        again::<words::LookupReply>(bytes);
-        again::<words::Manifest>(bytes);
-        again::<words::MediaCreate>(bytes);
-        again::<words::MediaSlot>(bytes);
-        again::<words::Outgoing>(bytes);
-        again::<words::ReactCall>(bytes);
-        again::<words::RenderCall>(bytes);
-        again::<words::RenderedPart>(bytes);
-        again::<words::SendOutcome>(bytes);
-        again::<words::SentMessage>(bytes);
-        again::<words::TurnEventCall>(bytes);
-        again::<words::TypingCall>(bytes);
+        again::<hermes_protocol::Announce>(bytes);
+        again::<hermes_protocol::CallError>(bytes);
+        again::<hermes_protocol::Capabilities>(bytes);
+        again::<hermes_protocol::Chat>(bytes);
+        again::<hermes_protocol::CommandsCall>(bytes);
+        again::<hermes_protocol::ConnectError>(bytes);
+        again::<hermes_protocol::DraftCall>(bytes);
+        again::<hermes_protocol::EditCall>(bytes);
+        again::<hermes_protocol::Emitted>(bytes);
+        again::<hermes_protocol::Envelope>(bytes);
+        again::<hermes_protocol::Event>(bytes);
+        again::<hermes_protocol::HandoffThreadCall>(bytes);
+        again::<hermes_protocol::LinkState>(bytes);
+        again::<hermes_protocol::LookupCall>(bytes);
+        again::<hermes_protocol::LookupReply>(bytes);
+        again::<hermes_protocol::Manifest>(bytes);
+        again::<hermes_protocol::MediaCreate>(bytes);
+        again::<hermes_protocol::MediaSlot>(bytes);
+        again::<hermes_protocol::Outgoing>(bytes);
+        again::<hermes_protocol::ReactCall>(bytes);
+        again::<hermes_protocol::RenderCall>(bytes);
+        again::<hermes_protocol::RenderedPart>(bytes);
+        again::<hermes_protocol::SendOutcome>(bytes);
+        again::<hermes_protocol::SentMessage>(bytes);
+        again::<hermes_protocol::TurnEventCall>(bytes);
+        again::<hermes_protocol::TypingCall>(bytes);
     })
 }
 

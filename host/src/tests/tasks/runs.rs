@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::wakes::{self, Wake};
+use crate::engine::background::wakeups;
+use crate::engine::background::wakeups::Wake;
 use hermes_store::{NewTask, Seat, TaskKind};
 
 /// Returns the number of running turns of the person of these tests.
@@ -15,8 +16,8 @@ fn nothing_runs(office: &Office) {
     office.world.until("nothing runs for them", || (turns_of_seven(office) == 0).then_some(()));
 }
 
-fn operator() -> crate::tasks::act::By {
-    crate::tasks::act::By { viewer: Viewer::Operator, key: None, session: None }
+fn operator() -> crate::engine::background::tasks::act::By {
+    crate::engine::background::tasks::act::By { viewer: Viewer::Operator, key: None, session: None }
 }
 
 /// Starts a task of the host that never ends.
@@ -47,7 +48,10 @@ fn a_run_that_crashed_belongs_to_whoever_claims_it_and_none_of_their_turns_is_it
     office.world.until("their own turn goes on", || (turns_of_seven(&office) == 1).then_some(()));
     assert_eq!(office.state(&task), "running", "with the task that it holds");
     let by = operator();
-    office.world.block_on(crate::tasks::give_up(office.world.host(), &by, &task, "enough")).unwrap();
+    office
+        .world
+        .block_on(crate::engine::background::tasks::give_up(office.world.host(), &by, &task, "enough"))
+        .unwrap();
     let talk = office.world.chat("7");
     talk.says("/agents");
     let list =
@@ -139,7 +143,7 @@ fn what_a_run_left_behind_has_news_for_the_conversation_that_it_ran_beside() {
         sender: Some(hermes_protocol::Sender::new("7")),
         text: "p1a has ended".to_owned(),
     };
-    assert!(office.world.block_on(wakes::wake(office.world.host(), wake)).unwrap());
+    assert!(office.world.block_on(wakeups::wake(office.world.host(), wake)).unwrap());
     assert_eq!(office.world.talk(group, "7").hears(4)[3], "heard: p1a has ended");
     let turns = office.heard();
     let (woken, _) = turns.last().unwrap();
@@ -168,7 +172,7 @@ fn a_background_turn_before_anything_was_said_has_the_conversation_that_is_said_
         sender: Some(hermes_protocol::Sender::new("7")),
         text: "p1a has ended".to_owned(),
     };
-    assert!(office.world.block_on(wakes::wake(office.world.host(), wake)).unwrap());
+    assert!(office.world.block_on(wakeups::wake(office.world.host(), wake)).unwrap());
     assert_eq!(talk.hears(4)[3], "heard: p1a has ended");
     assert_eq!(office.heard().last().unwrap().0.session_id, Some(parent), "which is woken for what it left behind");
 }
@@ -214,7 +218,7 @@ fn a_host_that_rests_begins_no_run_and_one_that_waited_is_done_by_the_host_and_n
     office.world.block_on(made).unwrap();
     let left = office.world.block_on(host.store.left_by_now()).unwrap();
     host.rests.store(false, Ordering::Relaxed);
-    office.world.block_on(crate::recovery::hear_again(host, &left)).unwrap();
+    office.world.block_on(crate::engine::recovery::hear_again(host, &left)).unwrap();
     let heard = office.world.chat("7").hears(3);
     assert_eq!(heard[1], "Task `twaits count` is completed:\n\nheard: the task", "{heard:?}");
     assert_eq!(office.heard()[1].0.session_id, Some(worker), "in its own session");
@@ -230,7 +234,10 @@ fn the_end_of_a_task_is_told_once_in_a_chat_whatever_became_of_its_conversations
     let before = talk.hears(2).len();
     office.act(&dm, "7", TaskWish::Subscribe { task: task.clone() });
     let by = operator();
-    office.world.block_on(crate::tasks::give_up(office.world.host(), &by, &task, "no rain")).unwrap();
+    office
+        .world
+        .block_on(crate::engine::background::tasks::give_up(office.world.host(), &by, &task, "no rain"))
+        .unwrap();
     assert_eq!(talk.hears(before + 2)[before + 1], format!("Task `{task} mend the roof` was given up:\n\nno rain"));
     office.world.settled();
     let untold = || office.world.block_on(office.world.host().store.tasks_untold()).unwrap();

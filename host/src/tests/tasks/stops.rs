@@ -3,7 +3,7 @@
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::tasks::act::By;
+use crate::engine::background::tasks::act::By;
 
 /// A helper of the conversation of the last turn.
 struct Helper {
@@ -99,7 +99,10 @@ impl Road {
             }
             Self::CommandLine => {
                 let by = operator();
-                office.world.block_on(crate::tasks::give_up(office.world.host(), &by, name, "enough")).unwrap();
+                office
+                    .world
+                    .block_on(crate::engine::background::tasks::give_up(office.world.host(), &by, name, "enough"))
+                    .unwrap();
             }
         }
         office.is_told_of_nothing_more();
@@ -201,7 +204,7 @@ fn a_host_that_died_before_it_told_how_a_helper_ended_tells_it_in_its_next_life(
     office.world.crash();
     office.world.start();
     office.opens();
-    office.world.block_on(crate::wakes::take_up(office.world.host()));
+    office.world.block_on(crate::engine::background::wakeups::take_up(office.world.host()));
     office
         .world
         .until("both are told", || (office.woken().join(" ").matches("you delegated").count() >= 1).then_some(()));
@@ -281,7 +284,7 @@ fn a_stop_where_no_turn_runs_says_what_does() {
 
 #[test]
 fn the_operator_sees_commands_in_the_background_with_their_conversation_and_since_when() {
-    use crate::tasks::commands::{listed, meant};
+    use crate::engine::background::processes::{listed, meant};
     let office = Office::new();
     let command = format!("echo {} `x`", "y".repeat(200));
     for (id, minutes) in [("p1ab", 2), ("p1ac", 1)] {
