@@ -2,7 +2,7 @@
 
 use hermes_adapter_sdk::prelude::*;
 
-use crate::door::Door;
+use crate::server::Door;
 use crate::template::cut;
 
 /// The maximum number of characters of an answer in the log; the session has the whole answer.

@@ -5,8 +5,7 @@ use axum::http::header::CONTENT_TYPE;
 use hermes_adapter_net::lenient;
 use serde_json::{Map, Value};
 
-use crate::routes::Scheme;
-use crate::signature::forms;
+use crate::scheme::{self, Scheme};
 
 /// A call with a valid signature.
 pub struct Call<'c> {
@@ -82,7 +81,7 @@ pub fn event(scheme: Scheme, headers: &HeaderMap, payload: &Value) -> String {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
     let field = |name: &str| payload.get(name)?.as_str().map(str::to_owned);
     let in_header =
-        || header("x-github-event").or_else(|| header("x-gitlab-event")).or_else(|| forms::event_of(headers));
+        || header("x-github-event").or_else(|| header("x-gitlab-event")).or_else(|| scheme::event_of(headers));
     let in_payload = || field("event_type").or_else(|| field("type")).or_else(|| field("webhookEvent"));
     let found = match scheme {
         Scheme::Standard | Scheme::V2 => in_payload().or_else(in_header),

@@ -1,4 +1,4 @@
-//! The memory of a route: the signed bytes that were seen, those in transit to the host, and the recent call rate.
+//! The memory of a route: the signed bytes that were seen, and those in transit to the host.
 //!
 //! The host stores event ids for thirty days and rejects a repeated id by itself. An unsigned id can be exchanged by
 //! anyone who recorded a call, so the signed bytes are stored here, for `replay_s`, in the host's key-value store.
@@ -7,12 +7,11 @@
 //! were in transit. Therefore their first id is stored before the emit. A call with the same bytes under another id
 //! is emitted with the first one, and the host recognizes that id.
 
-use std::collections::{BTreeSet, VecDeque};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use hermes_adapter_sdk::prelude::*;
 use serde_json::json;
+use std::collections::{BTreeSet, VecDeque};
 
 /// The maximum number of marks per route, which keeps the stored value below 64 KiB.
 pub const MARKS_MAX: usize = 3_600;
@@ -25,9 +24,6 @@ const UNSURE_MAX: usize = 16;
 
 /// The key of the list of routes with stored marks.
 const INDEX: &str = "remembered";
-
-/// One minute in milliseconds.
-const MINUTE_MS: i64 = 60_000;
 
 /// The marks of one route.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -194,30 +190,6 @@ fn unsure_place(route: &str) -> String {
 
 fn place(route: &str) -> String {
     format!("marks:{route}")
-}
-
-/// The times of accepted calls within the last minute, in milliseconds.
-#[derive(Debug, Default)]
-pub struct Rate(VecDeque<i64>);
-
-impl Rate {
-    /// Counts a call, or returns the number of seconds until one is allowed.
-    pub fn take(&mut self, per_minute: u32, now_ms: i64) -> Result<(), u64> {
-        // Times in the future, after the clock was set back, do not block calls.
-        self.0.retain(|at| (0..MINUTE_MS).contains(&now_ms.saturating_sub(*at)));
-        if self.0.len() >= per_minute as usize {
-            let oldest = self.0.front().copied().unwrap_or(now_ms);
-            let wait_ms = (oldest + MINUTE_MS).saturating_sub(now_ms).clamp(1, MINUTE_MS);
-            return Err(u64::try_from((wait_ms + 999) / 1_000).unwrap_or(1));
-        }
-        self.0.push_back(now_ms);
-        Ok(())
-    }
-
-    /// Removes the last call, which was a repetition or was not accepted.
-    pub fn give_back(&mut self) {
-        self.0.pop_back();
-    }
 }
 
 #[cfg(test)]

@@ -6,95 +6,24 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hermes_adapter_sdk::prelude::*;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until};
 
-use crate::config::{self, Config, ROUTES_MAX, RouteConfig, Shared};
-use crate::filter::Filter;
-use crate::signature::forms::Form;
-
-/// The maximum number of files in the folder.
-const FILES_MAX: usize = 200;
-
-/// The maximum size of a file of routes, in bytes.
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
+use crate::config::Config;
+use crate::route::Route;
+use crate::route_files::{Stamp, entry_of, stamps, text_of};
+use crate::validate::{self, ROUTES_MAX, Shared};
 
 /// The minimum interval between two checks of the folder.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
 /// The maximum number of faults in one report.
 const FAULTS_SAID_MAX: usize = 3;
-
-/// One checked route.
-pub struct Route {
-    pub name: String,
-    /// The secrets; at least one.
-    pub secrets: Vec<String>,
-    /// The signature scheme.
-    pub scheme: Scheme,
-    /// The form of the signatures if the scheme is [`Scheme::Form`].
-    pub form: Option<Form>,
-    /// The accepted events; empty: all.
-    pub events: Vec<String>,
-    /// The condition on the payload.
-    pub filter: Option<Filter>,
-    /// The template of the prompt.
-    pub prompt: Option<String>,
-    /// The destination of the answers.
-    pub deliver: Deliver,
-    /// The maximum number of accepted calls per minute.
-    pub rate_per_minute: u32,
-    /// The maximum size of a body, in bytes.
-    pub body_bytes_max: usize,
-    /// The maximum difference between a signature's time and the local time, in seconds.
-    pub age_s_max: u64,
-    /// The time in which the same signed bytes count only once, in seconds.
-    pub replay_s: u64,
-    /// False if calls are rejected.
-    pub enabled: bool,
-}
-
-/// The signature scheme of calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    /// Chosen by the headers of each call.
-    Auto,
-    /// `X-Hub-Signature-256`.
-    GitHub,
-    /// `X-Gitlab-Token`.
-    GitLab,
-    /// `webhook-signature` or `svix-signature`.
-    Standard,
-    /// `X-Webhook-Signature-V2`.
-    V2,
-    /// `X-Webhook-Signature`.
-    V1,
-    /// The form of a service, or of the route's keys.
-    Form,
-}
-
-impl Scheme {
-    /// Returns the scheme of a configuration word.
-    pub fn read(word: &str) -> Option<Self> {
-        Some(match word {
-            "auto" => Self::Auto,
-            "github" => Self::GitHub,
-            "gitlab" => Self::GitLab,
-            "standard" | "svix" => Self::Standard,
-            "v2" => Self::V2,
-            "v1" => Self::V1,
-            _ => return None,
-        })
-    }
-}
 
 /// All routes.
 pub struct Routes {
@@ -130,13 +59,10 @@ struct LastRead {
     faults: Vec<String>,
 }
 
-/// The identity of a file's state: inode, size, mode, and the time of the last change.
-type Stamp = (u64, u64, u32, i64, i64);
-
 impl Routes {
     /// Creates the routes of a checked section; an invalid section has no fixed routes.
     pub fn new(config: &Config) -> Self {
-        let fixed = config::check(config).unwrap_or_default();
+        let fixed = validate::check(config).unwrap_or_default();
         let fixed = fixed.into_iter().map(|(name, route)| (name, Arc::new(route))).collect();
         let folder = config.routes_dir.clone().map(|path| Watched { path, read: Mutex::default() });
         Self { fixed, shared: Shared::of(config), folder }
@@ -278,81 +204,6 @@ impl Routes {
 
 fn said<'f>((name, file): (&'f OsString, &'f LastRead)) -> impl Iterator<Item = String> + 'f {
     file.faults.iter().map(|fault| format!("{}: {fault}", name.to_string_lossy()))
-}
-
-/// Returns the files of routes in a folder, with the state of each.
-fn stamps(path: &Path) -> Result<BTreeMap<OsString, Stamp>, String> {
-    let cannot = |error| format!("it cannot be listed ({error})");
-    let mut stamps = BTreeMap::new();
-    for entry in std::fs::read_dir(path).map_err(cannot)?.flatten() {
-        let is_ours = entry.path().extension().is_some_and(|extension| extension == "json");
-        // The file was removed in the meantime.
-        let Some(of) = std::fs::metadata(entry.path()).ok().filter(|of| is_ours && of.is_file()) else { continue };
-        if stamps.len() == FILES_MAX {
-            return Err(format!("it contains more than {FILES_MAX} route files"));
-        }
-        stamps.insert(entry.file_name(), (of.ino(), of.size(), of.mode(), of.mtime(), of.mtime_nsec()));
-    }
-    Ok(stamps)
-}
-
-/// Reads a file. The file contains secrets, so it must not be accessible to other users.
-fn text_of(folder: &Path, name: &OsString) -> Result<String, String> {
-    let path = folder.join(name);
-    let cannot = |error| format!("it cannot be read ({error})");
-    let file = File::open(&path).map_err(cannot)?;
-    let is_private = |of: &Metadata| of.mode() & 0o077 == 0;
-    let (about, around) = (file.metadata().map_err(cannot)?, std::fs::metadata(folder).map_err(cannot)?);
-    if around.mode() & 0o022 != 0 {
-        return Err(format!(
-            "other users can write to the folder, so its changes are ignored; run `chmod 700 {}`",
-            folder.display()
-        ));
-    }
-    if !is_private(&about) && !is_private(&around) {
-        return Err(format!(
-            "other users can read its secrets, so its changes are ignored; run `chmod 600 {}`",
-            path.display()
-        ));
-    }
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(cannot)?;
-    match text.len() as u64 > FILE_BYTES_MAX {
-        true => Err(format!("it exceeds {FILE_BYTES_MAX} bytes")),
-        false => Ok(text),
-    }
-}
-
-/// Parses an entry of a file. Files of the Python gateway contain the chat of a target in an extra key, and
-/// two keys without an effect here.
-fn entry_of(entry: Value) -> Result<RouteConfig, String> {
-    let Value::Object(mut entry) = entry else { return Err("is not an object".to_owned()) };
-    entry.remove("created_at");
-    if entry.get("skills").is_some_and(|skills| skills.as_array().is_some_and(Vec::is_empty) || skills.is_null()) {
-        entry.remove("skills");
-    }
-    if let Some(extra) = entry.remove("deliver_extra") {
-        let word = |key: &str| match &extra[key] {
-            Value::String(text) => Some(text.clone()),
-            Value::Number(number) => Some(number.to_string()),
-            _ => None,
-        };
-        let thread = word("thread_id").or_else(|| word("message_thread_id"));
-        let place = word("chat_id").into_iter().chain(thread).collect::<Vec<_>>().join(":");
-        if let (Some(Value::String(deliver)), false) = (entry.get_mut("deliver"), place.is_empty()) {
-            deliver.push(':');
-            deliver.push_str(&place);
-        }
-    }
-    // An error about a secret does not contain the secret.
-    if entry.get("secret").is_some_and(|secret| !secret.is_string()) {
-        return Err("has a `secret` that is not a string".to_owned());
-    }
-    let is_texts = |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_string));
-    if entry.get("secrets").is_some_and(|secrets| !is_texts(secrets)) {
-        return Err("has `secrets` that are not a list of strings".to_owned());
-    }
-    serde_json::from_value(Value::Object(entry)).map_err(|error| format!("cannot be parsed ({error})"))
 }
 
 #[cfg(test)]

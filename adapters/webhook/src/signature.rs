@@ -7,7 +7,7 @@
 //! | GitLab | `X-Gitlab-Token` | nothing: the secret itself is sent: <https://docs.gitlab.com/user/project/integrations/webhooks/> |
 //! | v2 | `X-Webhook-Signature-V2`, `X-Webhook-Timestamp` | time and body, as `time.body` |
 //! | v1 | `X-Webhook-Signature` | the body |
-//! | a service, or the keys of a route | see [`forms`] | the body, alone or after a time |
+//! | a service, or the keys of a route | see [`scheme`] | the body, alone or after a time |
 //!
 //! Tags are compared in constant time. A header that occurs twice counts as invalid.
 
@@ -17,11 +17,8 @@ use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use sha2::{Digest, Sha256};
 
-use crate::routes::{Route, Scheme};
-
-pub mod forms;
-
-use forms::{Form, Message};
+use crate::route::Route;
+use crate::scheme::{self, Form, Message, Scheme, from_hex};
 
 /// The maximum number of signatures in one header, as during a rotation of the secret.
 const SIGNATURES_MAX: usize = 16;
@@ -51,7 +48,7 @@ pub fn judge(route: &Route, headers: &HeaderMap, body: &[u8], now_ms: i64) -> Re
     let call = Judged { route, headers, body, now_ms };
     let form = match route.scheme {
         Scheme::Form => route.form.as_ref(),
-        Scheme::Auto if by_headers(headers).is_none() => forms::by_headers(headers),
+        Scheme::Auto if by_headers(headers).is_none() => scheme::by_headers(headers),
         _ => None,
     };
     let scheme = match route.scheme {
@@ -115,7 +112,9 @@ struct Judged<'c> {
 
 /// The reason for refusing a call without a known signature.
 pub const NO_SIGNATURE: &str = "it carries no signature of a known scheme";
+
 const WRONG: &str = "its signature does not match any of the secrets";
+
 const UNREAD: &str = "its signature cannot be parsed";
 
 impl Judged<'_> {
@@ -247,20 +246,13 @@ pub fn standard_keys(secret: &str) -> Vec<Vec<u8>> {
     std::iter::once(secret.as_bytes().to_vec()).chain(coded).collect()
 }
 
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
-}
-
 /// Returns a hash that identifies these signed bytes.
-fn mark(scheme: Scheme, message: &[u8]) -> [u8; 8] {
+pub fn mark(scheme: Scheme, message: &[u8]) -> [u8; 8] {
     let digest = digest(&[&[scheme as u8], message]);
     std::array::from_fn(|n| digest[n])
 }
 
-fn digest(parts: &[&[u8]]) -> [u8; 32] {
+pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
         // The length separates the parts.
@@ -268,58 +260,6 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
         hash.update(part);
     }
     hash.finalize().into()
-}
-
-/// The identifiers of a call.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Names {
-    /// The id for display: that of the sender, or else a hash of the content.
-    pub id: String,
-    /// The event id for the host.
-    pub event: String,
-    /// True if the same signed bytes always produce the same event id.
-    pub is_signed: bool,
-}
-
-/// Returns the identifiers of a call.
-///
-/// An unsigned id is not trusted: anyone who recorded a call can exchange it, and other content under the same id is
-/// another call. Therefore it is combined with the body. A call without an id is identified by its content and the
-/// time span in which it counts once; at the boundary between two spans its mark is still stored.
-pub fn names(signed: &Signed, headers: &HeaderMap, body: &[u8], now_ms: i64, replay_s: u64) -> Names {
-    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(|id| id.trim().to_owned());
-    let given = match signed.scheme {
-        Scheme::Standard => signed.id.clone(),
-        Scheme::GitHub => header("x-github-delivery"),
-        // The other ids of GitLab identify the hook or a chain of events instead of the call.
-        Scheme::GitLab => header("idempotency-key"),
-        Scheme::Form if !signed.id_header.is_empty() => header(signed.id_header),
-        Scheme::Auto | Scheme::V1 | Scheme::V2 | Scheme::Form => header("x-request-id"),
-    };
-    let given = given.filter(|id| !id.is_empty());
-    let span = now_ms.div_euclid(1_000).div_euclid(i64::try_from(replay_s.max(1)).unwrap_or(i64::MAX));
-    let words = match (signed.scheme, &given) {
-        (Scheme::Standard, Some(id)) => digest(&[b"id", id.as_bytes()]),
-        // GitHub's payloads contain the time of the event, so two events never have the same body.
-        (Scheme::GitHub, _) => digest(&[b"body", body]),
-        (_, Some(id)) => digest(&[b"both", id.as_bytes(), body]),
-        (_, None) => digest(&[b"span", &span.to_be_bytes(), &signed.mark.unwrap_or_default(), body]),
-    };
-    let event = hex(&words[..16]);
-    let is_signed = matches!(signed.scheme, Scheme::Standard | Scheme::GitHub);
-    Names { id: given.map_or_else(|| event.clone(), short), event, is_signed }
-}
-
-/// Returns an id that is valid in the id of a chat.
-fn short(id: String) -> String {
-    /// The maximum length of an unchanged id, in bytes.
-    const ID_BYTES_MAX: usize = 100;
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
-    if id.len() <= ID_BYTES_MAX && id.bytes().all(is_plain) { id } else { hex(&Sha256::digest(id)[..16]) }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

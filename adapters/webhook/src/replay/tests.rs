@@ -29,15 +29,3 @@ fn what_is_remembered_is_bounded_and_fits_into_one_value() {
     marks.note(mark(0), NOW_MS + 3_600_000, 3_600);
     assert_eq!(marks.seen.len(), 1, "what is over goes");
 }
-
-#[test]
-fn a_minute_has_room_for_so_many_calls_and_the_next_one_hears_when() {
-    let mut rate = Rate::default();
-    for second in 0..3 {
-        assert_eq!(rate.take(3, NOW_MS + second * 1_000), Ok(()));
-    }
-    assert_eq!(rate.take(3, NOW_MS + 2_500), Err(58));
-    assert_eq!(rate.take(3, NOW_MS + 59_999), Err(1));
-    assert_eq!(rate.take(3, NOW_MS + 60_000), Ok(()));
-    assert_eq!(rate.take(3, NOW_MS - 3_600_000), Ok(()), "a clock that was put back shuts no door");
-}

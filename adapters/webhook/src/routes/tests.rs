@@ -1,8 +1,10 @@
 use std::os::unix::fs::PermissionsExt;
 
+use hermes_adapter_sdk::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::route_files::FILES_MAX;
 
 struct Place(tempfile::TempDir);
 

@@ -9,8 +9,8 @@ use hermes_adapter_sdk::prelude::*;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, interval};
 
-use crate::door::{self, Door};
-use crate::replay;
+use crate::server::Door;
+use crate::{handler, replay};
 
 /// The limits for callers. The grace period lets the last requests finish their body and their call of the host.
 const BOUNDS: Bounds = Bounds {
@@ -51,7 +51,7 @@ pub async fn open(door: &Door) -> Result<TcpListener, ConnectError> {
 /// Serves until the host ends the call.
 pub async fn serve(door: &Arc<Door>, listener: TcpListener) -> Result<(), ConnectError> {
     tokio::select! {
-        error = serve::serve(listener, door::router(Arc::clone(door)), BOUNDS) => Err(error),
+        error = serve::serve(listener, handler::router(Arc::clone(door)), BOUNDS) => Err(error),
         never = look(door) => match never {},
     }
 }

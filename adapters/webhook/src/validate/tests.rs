@@ -1,5 +1,7 @@
 use serde_json::json;
 
+use serde_json::Value;
+
 use super::*;
 
 fn judged(section: Value) -> Result<BTreeMap<String, Route>, String> {

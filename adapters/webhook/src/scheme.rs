@@ -1,4 +1,4 @@
-//! Signatures of known services, and those that a route defines by its keys.
+//! Signature schemes: those of known services, and those that a route defines by its keys.
 //!
 //! Each is an HMAC with SHA-256 over the body, alone or after a time. The presets and their documentation:
 //! `gitea` <https://docs.gitea.com/usage/webhooks>, `stripe` <https://docs.stripe.com/webhooks/signature>,
@@ -9,11 +9,44 @@
 //! `jira` <https://developer.atlassian.com/cloud/jira/platform/webhooks/>,
 //! `shopify` <https://shopify.dev/docs/apps/build/webhooks/subscribe/https>.
 
-use std::borrow::Cow;
-
 use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use std::borrow::Cow;
+
+/// The signature scheme of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Chosen by the headers of each call.
+    Auto,
+    /// `X-Hub-Signature-256`.
+    GitHub,
+    /// `X-Gitlab-Token`.
+    GitLab,
+    /// `webhook-signature` or `svix-signature`.
+    Standard,
+    /// `X-Webhook-Signature-V2`.
+    V2,
+    /// `X-Webhook-Signature`.
+    V1,
+    /// The form of a service, or of the route's keys.
+    Form,
+}
+
+impl Scheme {
+    /// Returns the scheme of a configuration word.
+    pub fn read(word: &str) -> Option<Self> {
+        Some(match word {
+            "auto" => Self::Auto,
+            "github" => Self::GitHub,
+            "gitlab" => Self::GitLab,
+            "standard" | "svix" => Self::Standard,
+            "v2" => Self::V2,
+            "v1" => Self::V1,
+            _ => return None,
+        })
+    }
+}
 
 /// The signed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +112,7 @@ impl Encoding {
 
     /// Decodes a signature; `None` if it is not a SHA-256 tag.
     pub fn decode(self, text: &str) -> Option<Vec<u8>> {
-        let hex = || super::from_hex(text);
+        let hex = || from_hex(text);
         let base64 = || STANDARD.decode(text).ok().filter(|tag| tag.len() == 32);
         match self {
             Self::Any => hex().or_else(base64),
@@ -187,4 +220,11 @@ pub fn by_headers(headers: &HeaderMap) -> Option<&'static Form> {
 pub fn event_of(headers: &HeaderMap) -> Option<String> {
     let known = PRESETS.iter().map(|preset| preset.form.event_header).filter(|name| !name.is_empty());
     known.filter_map(|name| headers.get(name)?.to_str().ok()).map(str::to_owned).next()
+}
+
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
