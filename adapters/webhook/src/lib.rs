@@ -42,7 +42,7 @@ use hermes_adapter_sdk::prelude::*;
 use tokio::net::TcpListener;
 
 pub use config::Config;
-use server::Door;
+use server::Server;
 
 /// One call as the fuzz ring sees it.
 #[doc(hidden)]
@@ -62,11 +62,11 @@ pub fn read_call(secret: &str, headers: &axum::http::HeaderMap, body: &[u8]) -> 
     let section = serde_json::json!({ "secret": secret, "routes": { "r": {} } });
     let routes = validate::check(&serde_json::from_value(section).ok()?).ok()?;
     let route = routes.get("r")?;
-    let signed = signature::judge(route, headers, body, NOW_MS);
-    let texts = payload::read(headers, body).map(|said| {
+    let signed = signature::verify(route, headers, body, NOW_MS);
+    let texts = payload::read(headers, body).map(|payload| {
         let scheme = signed.as_ref().map_or(scheme::Scheme::Auto, |signed| signed.scheme);
-        let event = payload::event(scheme, headers, &said);
-        let call = payload::Call { route: "r", event, id: "i".to_owned(), payload: &said, headers };
+        let event = payload::event(scheme, headers, &payload);
+        let call = payload::Call { route: "r", event, id: "i".to_owned(), payload: &payload, headers };
         [None, Some("{text}|{payload.text}")].map(|template| template::text(template, &call))
     });
     Some(ReadCall { is_signed: signed.is_ok(), texts })
@@ -74,7 +74,7 @@ pub fn read_call(secret: &str, headers: &axum::http::HeaderMap, body: &[u8]) -> 
 
 /// The adapter: one listener and its routes.
 pub struct Webhook {
-    door: Arc<Door>,
+    server: Arc<Server>,
     listener: Mutex<Option<TcpListener>>,
 }
 
@@ -104,11 +104,11 @@ impl Adapter for Webhook {
     }
 
     fn new(config: Config, host: Host) -> Self {
-        Self { door: Arc::new(Door::new(&config, host)), listener: Mutex::default() }
+        Self { server: Arc::new(Server::new(&config, host)), listener: Mutex::default() }
     }
 
     async fn connect(&self) -> Result<(), ConnectError> {
-        let listener = listener::open(&self.door).await?;
+        let listener = listener::open(&self.server).await?;
         *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
         Ok(())
     }
@@ -116,13 +116,13 @@ impl Adapter for Webhook {
     async fn run(&self) -> Result<(), ConnectError> {
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
         match listener {
-            Some(listener) => listener::serve(&self.door, listener).await,
+            Some(listener) => listener::serve(&self.server, listener).await,
             None => Err(ConnectError::retry("the listener is not open")),
         }
     }
 
     async fn send(&self, message: Outgoing) -> SendOutcome {
-        outbound::send(&self.door, &message)
+        outbound::send(&self.server, &message)
     }
 }
 

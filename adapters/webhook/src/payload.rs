@@ -81,7 +81,7 @@ pub fn event(scheme: Scheme, headers: &HeaderMap, payload: &Value) -> String {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
     let field = |name: &str| payload.get(name)?.as_str().map(str::to_owned);
     let in_header =
-        || header("x-github-event").or_else(|| header("x-gitlab-event")).or_else(|| scheme::event_of(headers));
+        || header("x-github-event").or_else(|| header("x-gitlab-event")).or_else(|| scheme::event_of_headers(headers));
     let in_payload = || field("event_type").or_else(|| field("type")).or_else(|| field("webhookEvent"));
     let found = match scheme {
         Scheme::Standard | Scheme::V2 => in_payload().or_else(in_header),

@@ -24,7 +24,7 @@ impl Rate {
     }
 
     /// Removes the last call, which was a repetition or was not accepted.
-    pub fn give_back(&mut self) {
+    pub fn undo(&mut self) {
         self.0.pop_back();
     }
 }

@@ -11,29 +11,29 @@ use crate::payload::Call;
 use crate::route::Route;
 
 /// The `Retry-After` of a call that the host did not accept, in seconds.
-const AGAIN_AFTER_S: u64 = 5;
+const RETRY_AFTER_S: u64 = 5;
 
-pub fn said(status: StatusCode, words: Value) -> Response {
-    (status, Json(words)).into_response()
+pub fn json_response(status: StatusCode, body: Value) -> Response {
+    (status, Json(body)).into_response()
 }
 
 pub fn refused(status: StatusCode, why: &str) -> Response {
-    said(status, json!({ "error": why }))
+    json_response(status, json!({ "error": why }))
 }
 
 /// Returns the same response for every unsigned call, so that a stranger learns neither the error nor the existing
 /// routes.
-pub fn unsigned() -> Response {
+pub fn unauthorized() -> Response {
     refused(StatusCode::UNAUTHORIZED, "the signature is missing or wrong")
 }
 
 pub fn ignored(why: &str, call: &Call<'_>) -> Response {
-    said(StatusCode::OK, json!({ "status": "ignored", "reason": why, "event": call.event }))
+    json_response(StatusCode::OK, json!({ "status": "ignored", "reason": why, "event": call.event }))
 }
 
 /// Returns the response to a repeated call: success without a second event.
 pub fn duplicate(id: &str) -> Response {
-    said(StatusCode::OK, json!({ "status": "duplicate", "delivery_id": id }))
+    json_response(StatusCode::OK, json!({ "status": "duplicate", "delivery_id": id }))
 }
 
 pub fn too_many(route: &Route, wait_s: u64) -> Response {
@@ -42,23 +42,23 @@ pub fn too_many(route: &Route, wait_s: u64) -> Response {
         per_minute = route.rate_per_minute,
         "call rejected: rate limit of the route exceeded"
     );
-    let answer = refused(StatusCode::TOO_MANY_REQUESTS, "the rate limit of this route is exceeded; try again later");
-    ([(RETRY_AFTER, wait_s.to_string())], answer).into_response()
+    let response = refused(StatusCode::TOO_MANY_REQUESTS, "the rate limit of this route is exceeded; try again later");
+    ([(RETRY_AFTER, wait_s.to_string())], response).into_response()
 }
 
 /// Returns the response to the host's refusal, which is temporary or concerns this call.
-pub fn not_taken(error: &CallError) -> Response {
+pub fn host_refusal(error: &CallError) -> Response {
     match error.code.as_str() {
         "invalid" | "too_large" => {
             tracing::warn!(%error, "call rejected: the host does not accept its content");
             refused(StatusCode::UNPROCESSABLE_ENTITY, "the host does not accept the content of this call")
         }
-        _ => later(error),
+        _ => retry_later(error),
     }
 }
 
-pub fn later(error: &CallError) -> Response {
+pub fn retry_later(error: &CallError) -> Response {
     tracing::warn!(%error, "call not stored; asking the sender to retry");
-    let answer = refused(StatusCode::SERVICE_UNAVAILABLE, "the call cannot be accepted now; try again later");
-    ([(RETRY_AFTER, AGAIN_AFTER_S.to_string())], answer).into_response()
+    let response = refused(StatusCode::SERVICE_UNAVAILABLE, "the call cannot be accepted now; try again later");
+    ([(RETRY_AFTER, RETRY_AFTER_S.to_string())], response).into_response()
 }

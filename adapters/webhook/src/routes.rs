@@ -16,44 +16,44 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::config::Config;
 use crate::route::Route;
-use crate::route_files::{Stamp, entry_of, stamps, text_of};
-use crate::validate::{self, ROUTES_MAX, Shared};
+use crate::route_files::{Stamp, file_stamps, parse_entry, read_file};
+use crate::validate::{self, ROUTES_MAX, RouteDefaults};
 
 /// The minimum interval between two checks of the folder.
-const LOOK_PAUSE: Duration = Duration::from_millis(250);
+const CHECK_PAUSE_MIN: Duration = Duration::from_millis(250);
 
 /// The maximum number of faults in one report.
-const FAULTS_SAID_MAX: usize = 3;
+const REPORTED_FAULTS_MAX: usize = 3;
 
 /// All routes.
 pub struct Routes {
     fixed: BTreeMap<String, Arc<Route>>,
-    shared: Shared,
-    folder: Option<Watched>,
+    defaults: RouteDefaults,
+    folder: Option<RoutesFolder>,
 }
 
-struct Watched {
+struct RoutesFolder {
     path: PathBuf,
-    read: Mutex<Folder>,
+    state: Mutex<FolderState>,
 }
 
-impl Watched {
-    fn lock(&self) -> MutexGuard<'_, Folder> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+impl RoutesFolder {
+    fn lock(&self) -> MutexGuard<'_, FolderState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The folder at the last check.
 #[derive(Default)]
-struct Folder {
-    files: BTreeMap<OsString, LastRead>,
+struct FolderState {
+    files: BTreeMap<OsString, RoutesFile>,
     fault: Option<String>,
-    looked_at: Option<Instant>,
+    checked_at: Option<Instant>,
 }
 
 /// The content of a file at the last read.
 #[derive(Default)]
-struct LastRead {
+struct RoutesFile {
     stamp: Stamp,
     routes: BTreeMap<String, Arc<Route>>,
     faults: Vec<String>,
@@ -64,22 +64,22 @@ impl Routes {
     pub fn new(config: &Config) -> Self {
         let fixed = validate::check(config).unwrap_or_default();
         let fixed = fixed.into_iter().map(|(name, route)| (name, Arc::new(route))).collect();
-        let folder = config.routes_dir.clone().map(|path| Watched { path, read: Mutex::default() });
-        Self { fixed, shared: Shared::of(config), folder }
+        let folder = config.routes_dir.clone().map(|path| RoutesFolder { path, state: Mutex::default() });
+        Self { fixed, defaults: RouteDefaults::of(config), folder }
     }
 
     /// Returns the route of this name, as of the last check of the folder. A call for an unknown route waits for the
     /// next check, which serves all waiting calls, because such calls are unsigned and must not cause file accesses.
     pub async fn find(&self, name: &str) -> Option<Arc<Route>> {
-        let (came, looked) = (Instant::now(), self.looked_at());
-        if let Some(next) = looked.map(|at| at + LOOK_PAUSE).filter(|next| *next > came) {
-            let held = self.held(name);
-            if held.is_some() {
-                return held;
+        let (start, checked) = (Instant::now(), self.checked_at());
+        if let Some(next) = checked.map(|at| at + CHECK_PAUSE_MIN).filter(|next| *next > start) {
+            let cached = self.cached(name);
+            if cached.is_some() {
+                return cached;
             }
             sleep_until(next).await;
-            if self.looked_at().is_some_and(|at| at > came) {
-                return self.held(name);
+            if self.checked_at().is_some_and(|at| at > start) {
+                return self.cached(name);
             }
         }
         self.find_now(name)
@@ -88,29 +88,29 @@ impl Routes {
     /// Returns the route of this name after a check of the folder.
     fn find_now(&self, name: &str) -> Option<Arc<Route>> {
         if !self.fixed.contains_key(name) {
-            drop(self.looked());
+            drop(self.refresh());
         }
-        self.held(name)
+        self.cached(name)
     }
 
     /// Returns the route of this name without a check of the folder.
-    fn held(&self, name: &str) -> Option<Arc<Route>> {
+    fn cached(&self, name: &str) -> Option<Arc<Route>> {
         let added = || self.folder.as_ref()?.lock().files.values().find_map(|file| file.routes.get(name).cloned());
         self.fixed.get(name).cloned().or_else(added)
     }
 
-    fn looked_at(&self) -> Option<Instant> {
-        self.folder.as_ref()?.lock().looked_at
+    fn checked_at(&self) -> Option<Instant> {
+        self.folder.as_ref()?.lock().checked_at
     }
 
     /// Returns whether the route is known, without a check of the folder.
     pub fn has(&self, name: &str) -> bool {
-        self.held(name).is_some()
+        self.cached(name).is_some()
     }
 
     /// Returns the number of routes.
     pub fn count(&self) -> usize {
-        let added = self.looked().map_or(0, |folder| folder.files.values().map(|file| file.routes.len()).sum());
+        let added = self.refresh().map_or(0, |folder| folder.files.values().map(|file| file.routes.len()).sum());
         self.fixed.len() + added
     }
 
@@ -121,25 +121,25 @@ impl Routes {
 
     /// Describes the faults in the folder.
     pub fn faults(&self) -> Option<String> {
-        let folder = self.looked()?;
-        let all: Vec<String> = folder.fault.iter().cloned().chain(folder.files.iter().flat_map(said)).collect();
-        let (first, more) = all.split_at(all.len().min(FAULTS_SAID_MAX));
+        let folder = self.refresh()?;
+        let all: Vec<String> = folder.fault.iter().cloned().chain(folder.files.iter().flat_map(descriptions)).collect();
+        let (first, more) = all.split_at(all.len().min(REPORTED_FAULTS_MAX));
         let more = if more.is_empty() { String::new() } else { format!("; and {} more", more.len()) };
         (!first.is_empty()).then(|| format!("`routes_dir`: {}{more}", first.join("; ")))
     }
 
     /// Checks the folder and returns its state.
-    fn looked(&self) -> Option<MutexGuard<'_, Folder>> {
+    fn refresh(&self) -> Option<MutexGuard<'_, FolderState>> {
         let watched = self.folder.as_ref()?;
         let mut folder = watched.lock();
-        folder.looked_at = Some(Instant::now());
-        match stamps(&watched.path) {
+        folder.checked_at = Some(Instant::now());
+        match file_stamps(&watched.path) {
             Ok(stamps) => {
                 folder.fault = None;
                 folder.files.retain(|name, _| stamps.contains_key(name));
                 for (name, stamp) in stamps {
                     if folder.files.get(&name).is_none_or(|file| file.stamp != stamp) {
-                        self.read_anew(&watched.path, &name, stamp, &mut folder);
+                        self.reload(&watched.path, &name, stamp, &mut folder);
                     }
                 }
             }
@@ -157,15 +157,15 @@ impl Routes {
         Some(folder)
     }
 
-    fn read_anew(&self, path: &Path, name: &OsString, stamp: Stamp, folder: &mut Folder) {
+    fn reload(&self, path: &Path, name: &OsString, stamp: Stamp, folder: &mut FolderState) {
         let mut file = folder.files.remove(name).unwrap_or_default();
         file.stamp = stamp;
-        let read = text_of(path, name).and_then(|text| {
+        let entries = read_file(path, name).and_then(|text| {
             let what = |error| format!("it cannot be parsed ({error}); its previous routes stay active");
             serde_json::from_str::<Map<String, Value>>(&text).map_err(what)
         });
-        match read {
-            Ok(entries) => (file.routes, file.faults) = self.take(entries, folder),
+        match entries {
+            Ok(entries) => (file.routes, file.faults) = self.check_entries(entries, folder),
             Err(why) => file.faults = vec![why],
         }
         for fault in &file.faults {
@@ -174,7 +174,11 @@ impl Routes {
         folder.files.insert(name.clone(), file);
     }
 
-    fn take(&self, entries: Map<String, Value>, others: &Folder) -> (BTreeMap<String, Arc<Route>>, Vec<String>) {
+    fn check_entries(
+        &self,
+        entries: Map<String, Value>,
+        others: &FolderState,
+    ) -> (BTreeMap<String, Arc<Route>>, Vec<String>) {
         let (mut routes, mut faults) = (BTreeMap::new(), Vec::new());
         let mut room = ROUTES_MAX.saturating_sub(others.files.values().map(|file| file.routes.len()).sum());
         for (name, entry) in entries {
@@ -185,9 +189,9 @@ impl Routes {
                     Err(format!("route `{name}` is also defined in {file:?}, which takes precedence"))
                 }
                 (_, _, 0) => Err(format!("route `{name}` exceeds the limit of {ROUTES_MAX} routes and is not served")),
-                _ => entry_of(entry)
+                _ => parse_entry(entry)
                     .map_err(|why| format!("route `{name}` {why}"))
-                    .and_then(|entry| self.shared.route(&name, &entry))
+                    .and_then(|entry| self.defaults.route(&name, &entry))
                     .map_err(|why| format!("{why}; it is not served")),
             };
             match route {
@@ -202,7 +206,7 @@ impl Routes {
     }
 }
 
-fn said<'f>((name, file): (&'f OsString, &'f LastRead)) -> impl Iterator<Item = String> + 'f {
+fn descriptions<'f>((name, file): (&'f OsString, &'f RoutesFile)) -> impl Iterator<Item = String> + 'f {
     file.faults.iter().map(|fault| format!("{}: {fault}", name.to_string_lossy()))
 }
 

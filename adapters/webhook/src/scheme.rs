@@ -202,22 +202,22 @@ static PRESETS: [Preset; 11] = {
 };
 
 /// Returns the names of the presets, for an error message.
-pub fn names() -> String {
+pub fn preset_names() -> String {
     PRESETS.iter().flat_map(|preset| preset.names).copied().collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the form of a service.
-pub fn named(name: &str) -> Option<Form> {
+pub fn preset_form(name: &str) -> Option<Form> {
     PRESETS.iter().find(|preset| preset.names.contains(&name)).map(|preset| preset.form.clone())
 }
 
 /// Returns the form of the first known header of a call.
-pub fn by_headers(headers: &HeaderMap) -> Option<&'static Form> {
+pub fn form_of_headers(headers: &HeaderMap) -> Option<&'static Form> {
     PRESETS.iter().map(|preset| &preset.form).find(|form| headers.contains_key(&*form.header))
 }
 
 /// Returns the event of a call from a header of a known service.
-pub fn event_of(headers: &HeaderMap) -> Option<String> {
+pub fn event_of_headers(headers: &HeaderMap) -> Option<String> {
     let known = PRESETS.iter().map(|preset| preset.form.event_header).filter(|name| !name.is_empty());
     known.filter_map(|name| headers.get(name)?.to_str().ok()).map(str::to_owned).next()
 }

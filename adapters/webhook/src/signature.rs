@@ -28,7 +28,7 @@ pub const WHSEC: &str = "whsec_";
 
 /// The result of a successful verification.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Signed {
+pub struct Verification {
     /// The scheme.
     pub scheme: Scheme,
     /// The id of the call, if it is signed, too.
@@ -44,21 +44,21 @@ pub struct Signed {
 /// # Errors
 ///
 /// The reason for the refusal, without information about the secret.
-pub fn judge(route: &Route, headers: &HeaderMap, body: &[u8], now_ms: i64) -> Result<Signed, &'static str> {
-    let call = Judged { route, headers, body, now_ms };
+pub fn verify(route: &Route, headers: &HeaderMap, body: &[u8], now_ms: i64) -> Result<Verification, &'static str> {
+    let call = Verifier { route, headers, body, now_ms };
     let form = match route.scheme {
         Scheme::Form => route.form.as_ref(),
-        Scheme::Auto if by_headers(headers).is_none() => scheme::by_headers(headers),
+        Scheme::Auto if scheme_of_headers(headers).is_none() => scheme::form_of_headers(headers),
         _ => None,
     };
     let scheme = match route.scheme {
         _ if form.is_some() => Scheme::Form,
-        Scheme::Auto => by_headers(headers).ok_or(NO_SIGNATURE)?,
+        Scheme::Auto => scheme_of_headers(headers).ok_or(NO_SIGNATURE)?,
         scheme => scheme,
     };
     let is_of_body =
         matches!(scheme, Scheme::GitHub | Scheme::V1) || form.is_some_and(|form| form.message == Message::Body);
-    if route.scheme == Scheme::Auto && is_of_body && is_stamped(body) {
+    if route.scheme == Scheme::Auto && is_of_body && has_leading_time(body) {
         return Err("its body looks like signed data of another scheme, with a leading timestamp");
     }
     if let Some(form) = form {
@@ -66,16 +66,16 @@ pub fn judge(route: &Route, headers: &HeaderMap, body: &[u8], now_ms: i64) -> Re
     }
     match scheme {
         Scheme::Standard => call.standard(),
-        Scheme::GitHub => call.body_alone(scheme, "x-hub-signature-256"),
+        Scheme::GitHub => call.body_signature(scheme, "x-hub-signature-256"),
         Scheme::GitLab => call.token(),
         Scheme::V2 => call.v2(),
-        Scheme::Auto | Scheme::V1 | Scheme::Form => call.body_alone(Scheme::V1, "x-webhook-signature"),
+        Scheme::Auto | Scheme::V1 | Scheme::Form => call.body_signature(Scheme::V1, "x-webhook-signature"),
     }
 }
 
 /// Returns the scheme of the first known header, the strongest scheme first. The schemes of GitHub and GitLab come
 /// before the remaining ones, because their senders send one signature only.
-fn by_headers(headers: &HeaderMap) -> Option<Scheme> {
+fn scheme_of_headers(headers: &HeaderMap) -> Option<Scheme> {
     const ORDER: [(&str, Scheme); 6] = [
         ("webhook-signature", Scheme::Standard),
         ("svix-signature", Scheme::Standard),
@@ -90,7 +90,7 @@ fn by_headers(headers: &HeaderMap) -> Option<Scheme> {
 /// Returns whether a body begins like the signed message of a scheme with a time: `TIME.` or `ID.TIME.`. All
 /// schemes share one key, so a recorded call of such a scheme would otherwise be a valid call of a scheme without a
 /// time.
-fn is_stamped(body: &[u8]) -> bool {
+fn has_leading_time(body: &[u8]) -> bool {
     /// The minimum number of digits in a signed time, in seconds.
     const DIGITS_MIN: usize = 9;
     let is_time = |part: &[u8]| part.len() >= DIGITS_MIN && part.iter().all(u8::is_ascii_digit);
@@ -103,7 +103,7 @@ fn is_stamped(body: &[u8]) -> bool {
         || second.is_some_and(|part| third.is_some() && is_time(part))
 }
 
-struct Judged<'c> {
+struct Verifier<'c> {
     route: &'c Route,
     headers: &'c HeaderMap,
     body: &'c [u8],
@@ -113,76 +113,76 @@ struct Judged<'c> {
 /// The reason for refusing a call without a known signature.
 pub const NO_SIGNATURE: &str = "it carries no signature of a known scheme";
 
-const WRONG: &str = "its signature does not match any of the secrets";
+const NO_MATCH: &str = "its signature does not match any of the secrets";
 
-const UNREAD: &str = "its signature cannot be parsed";
+const UNREADABLE: &str = "its signature cannot be parsed";
 
-impl Judged<'_> {
-    fn standard(&self) -> Result<Signed, &'static str> {
+impl Verifier<'_> {
+    fn standard(&self) -> Result<Verification, &'static str> {
         let prefix = if self.headers.contains_key("webhook-signature") { "webhook" } else { "svix" };
-        let id = self.one(&format!("{prefix}-id"))?;
-        let time = self.one(&format!("{prefix}-timestamp"))?;
-        let said = self.one(&format!("{prefix}-signature"))?;
-        self.is_near(time)?;
+        let id = self.single_header(&format!("{prefix}-id"))?;
+        let time = self.single_header(&format!("{prefix}-timestamp"))?;
+        let value = self.single_header(&format!("{prefix}-signature"))?;
+        self.check_time(time)?;
         let message = [id.as_bytes(), b".", time.as_bytes(), b".", self.body].concat();
-        let signatures: Vec<Vec<u8>> = said
+        let signatures: Vec<Vec<u8>> = value
             .split_whitespace()
-            .filter_map(|one| one.strip_prefix("v1,"))
+            .filter_map(|tag| tag.strip_prefix("v1,"))
             .take(SIGNATURES_MAX)
-            .filter_map(|one| STANDARD.decode(one).ok())
+            .filter_map(|tag| STANDARD.decode(tag).ok())
             .collect();
         for key in self.route.secrets.iter().flat_map(|secret| standard_keys(secret)) {
             let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
             if signatures.iter().any(|tag| hmac::verify(&key, &message, tag).is_ok()) {
                 let mark = Some(mark(Scheme::Standard, &message));
-                return Ok(Signed { scheme: Scheme::Standard, id: Some(id.to_owned()), id_header: "", mark });
+                return Ok(Verification { scheme: Scheme::Standard, id: Some(id.to_owned()), id_header: "", mark });
             }
         }
-        Err(WRONG)
+        Err(NO_MATCH)
     }
 
-    fn v2(&self) -> Result<Signed, &'static str> {
-        let time = self.one("x-webhook-timestamp")?;
-        self.is_near(time)?;
+    fn v2(&self) -> Result<Verification, &'static str> {
+        let time = self.single_header("x-webhook-timestamp")?;
+        self.check_time(time)?;
         let message = [time.as_bytes(), b".", self.body].concat();
-        self.in_hex(Scheme::V2, "x-webhook-signature-v2", &message)
+        self.hex_signature(Scheme::V2, "x-webhook-signature-v2", &message)
     }
 
-    fn body_alone(&self, scheme: Scheme, header: &str) -> Result<Signed, &'static str> {
-        self.in_hex(scheme, header, self.body)
+    fn body_signature(&self, scheme: Scheme, header: &str) -> Result<Verification, &'static str> {
+        self.hex_signature(scheme, header, self.body)
     }
 
-    fn in_hex(&self, scheme: Scheme, header: &str, message: &[u8]) -> Result<Signed, &'static str> {
-        let said = self.one(header)?;
-        let tag = from_hex(said.strip_prefix("sha256=").unwrap_or(said)).ok_or(UNREAD)?;
+    fn hex_signature(&self, scheme: Scheme, header: &str, message: &[u8]) -> Result<Verification, &'static str> {
+        let value = self.single_header(header)?;
+        let tag = from_hex(value.strip_prefix("sha256=").unwrap_or(value)).ok_or(UNREADABLE)?;
         for secret in &self.route.secrets {
             let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
             if hmac::verify(&key, message, &tag).is_ok() {
-                return Ok(Signed { scheme, id: None, id_header: "", mark: Some(mark(scheme, message)) });
+                return Ok(Verification { scheme, id: None, id_header: "", mark: Some(mark(scheme, message)) });
             }
         }
-        Err(WRONG)
+        Err(NO_MATCH)
     }
 
-    fn form(&self, form: &Form) -> Result<Signed, &'static str> {
-        let said = self.one(&form.header)?;
-        let (time, said): (&str, Vec<&str>) = match form.message {
-            Message::Body => ("", vec![said]),
-            Message::Slack | Message::Timestamp => (self.one(&form.time_header)?, vec![said]),
+    fn form(&self, form: &Form) -> Result<Verification, &'static str> {
+        let value = self.single_header(&form.header)?;
+        let (time, value): (&str, Vec<&str>) = match form.message {
+            Message::Body => ("", vec![value]),
+            Message::Slack | Message::Timestamp => (self.single_header(&form.time_header)?, vec![value]),
             Message::Stripe => {
-                let parts = || said.split(',').filter_map(|part| part.trim().split_once('='));
-                let time = parts().find(|(name, _)| *name == "t").ok_or(UNREAD)?.1;
+                let parts = || value.split(',').filter_map(|part| part.trim().split_once('='));
+                let time = parts().find(|(name, _)| *name == "t").ok_or(UNREADABLE)?.1;
                 (time, parts().filter(|(name, _)| *name == "v1").map(|(_, tag)| tag).collect())
             }
         };
         if form.message != Message::Body {
-            self.is_near(time)?;
+            self.check_time(time)?;
         }
-        let bare = |said: &'_ str| said.strip_prefix(&*form.prefix).map_or_else(|| said.to_owned(), str::to_owned);
-        let tags = said.into_iter().take(SIGNATURES_MAX).filter_map(|said| form.encoding.decode(&bare(said)));
+        let bare = |value: &'_ str| value.strip_prefix(&*form.prefix).map_or_else(|| value.to_owned(), str::to_owned);
+        let tags = value.into_iter().take(SIGNATURES_MAX).filter_map(|value| form.encoding.decode(&bare(value)));
         let tags: Vec<Vec<u8>> = tags.collect();
         if tags.is_empty() {
-            return Err(UNREAD);
+            return Err(UNREADABLE);
         }
         let message = form.message.of(time, self.body);
         for secret in &self.route.secrets {
@@ -191,19 +191,19 @@ impl Judged<'_> {
                 // A signature of the body alone is the same under every header.
                 let tag = if form.message == Message::Body { Scheme::V1 } else { Scheme::Form };
                 let mark = Some(mark(tag, &message));
-                return Ok(Signed { scheme: Scheme::Form, id: None, id_header: form.id_header, mark });
+                return Ok(Verification { scheme: Scheme::Form, id: None, id_header: form.id_header, mark });
             }
         }
-        Err(WRONG)
+        Err(NO_MATCH)
     }
 
-    fn token(&self) -> Result<Signed, &'static str> {
-        let said = self.one("x-gitlab-token")?;
+    fn token(&self) -> Result<Verification, &'static str> {
+        let value = self.single_header("x-gitlab-token")?;
         for secret in &self.route.secrets {
             let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
             let wanted = hmac::sign(&key, secret.as_bytes());
-            if hmac::verify(&key, said.as_bytes(), wanted.as_ref()).is_ok() {
-                return Ok(Signed { scheme: Scheme::GitLab, id: None, id_header: "", mark: self.unkeyed() });
+            if hmac::verify(&key, value.as_bytes(), wanted.as_ref()).is_ok() {
+                return Ok(Verification { scheme: Scheme::GitLab, id: None, id_header: "", mark: self.gitlab_mark() });
             }
         }
         Err("its token does not match any of the secrets")
@@ -211,7 +211,7 @@ impl Judged<'_> {
 
     /// Returns a hash of a GitLab call, which has no signature. Without an id it is
     /// identified by its body and event chain.
-    fn unkeyed(&self) -> Option<[u8; 8]> {
+    fn gitlab_mark(&self) -> Option<[u8; 8]> {
         if self.headers.contains_key("idempotency-key") {
             return None;
         }
@@ -220,16 +220,16 @@ impl Judged<'_> {
     }
 
     /// Returns the value of a header that occurs exactly once.
-    fn one(&self, name: &str) -> Result<&str, &'static str> {
+    fn single_header(&self, name: &str) -> Result<&str, &'static str> {
         let mut all = self.headers.get_all(name).iter();
         match (all.next(), all.next()) {
-            (Some(value), None) => value.to_str().map(str::trim).map_err(|_| UNREAD),
+            (Some(value), None) => value.to_str().map(str::trim).map_err(|_| UNREADABLE),
             (Some(_), Some(_)) => Err("a header of its signature occurs twice"),
             (None, _) => Err("it lacks the signature that its route requires"),
         }
     }
 
-    fn is_near(&self, time: &str) -> Result<(), &'static str> {
+    fn check_time(&self, time: &str) -> Result<(), &'static str> {
         let at_s: i64 = time.parse().map_err(|_| "its timestamp cannot be parsed")?;
         let off = self.now_ms.div_euclid(1_000).abs_diff(at_s);
         if off > self.route.age_s_max { Err("its timestamp differs too much from the current time") } else { Ok(()) }

@@ -43,7 +43,7 @@ const AGES_S: RangeInclusive<u64> = 30..=3_600;
 const REPLAYS_S: RangeInclusive<u64> = 60..=2_592_000;
 
 /// The section's defaults for routes.
-pub struct Shared {
+pub struct RouteDefaults {
     secrets: Vec<String>,
     rate_per_minute: u32,
     body_bytes_max: usize,
@@ -51,7 +51,7 @@ pub struct Shared {
     replay_s: u64,
 }
 
-impl Shared {
+impl RouteDefaults {
     /// Reads the defaults of `config`.
     pub fn of(config: &Config) -> Self {
         Self {
@@ -69,44 +69,44 @@ impl Shared {
     ///
     /// One sentence that names the route, the key and the value to write instead.
     pub fn route(&self, name: &str, route: &RouteConfig) -> Result<Route, String> {
-        let place = || format!("route `{name}`");
+        let subject = || format!("route `{name}`");
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(is_name) {
             return Err(format!(
                 "{} has an invalid name; use up to {NAME_CHARS_MAX} characters of A-Z, a-z, 0-9, - and _",
-                place()
+                subject()
             ));
         }
         let own = secrets(route.secret.as_ref(), &route.secrets);
         let secrets = if own.is_empty() { self.secrets.clone() } else { own };
-        check_secrets(&place(), &secrets)?;
-        let (scheme, form) = signature_of(&place(), route)?;
+        check_secrets(&subject(), &secrets)?;
+        let (scheme, form) = signature_of(&subject(), route)?;
         // Only these schemes decode such a secret as base64; Stripe's secrets are used literally.
         if matches!(scheme, Scheme::Auto | Scheme::Standard) {
-            check_coded(&place(), &secrets)?;
+            check_base64_secrets(&subject(), &secrets)?;
         }
         if route.prompt.as_ref().is_some_and(|prompt| prompt.chars().count() > PROMPT_CHARS_MAX) {
-            return Err(format!("{} has a prompt of more than {PROMPT_CHARS_MAX} characters; shorten it", place()));
+            return Err(format!("{} has a prompt of more than {PROMPT_CHARS_MAX} characters; shorten it", subject()));
         }
         let filter = match &route.filters {
             None => None,
             Some(filters) => {
-                Some(Filter::read(filters).map_err(|why| format!("{} has invalid filters: {why}", place()))?)
+                Some(Filter::read(filters).map_err(|why| format!("{} has invalid filters: {why}", subject()))?)
             }
         };
         let age_s_max = route.age_s_max.unwrap_or(self.age_s_max);
         let replay_s = route.replay_s.unwrap_or(self.replay_s);
         let rate_per_minute = route.rate_per_minute.unwrap_or(self.rate_per_minute);
         let body_bytes_max = route.body_bytes_max.unwrap_or(self.body_bytes_max);
-        within(&place(), "rate_per_minute", rate_per_minute, &RATES)?;
-        within(&place(), "body_bytes_max", body_bytes_max, &BODIES)?;
-        within(&place(), "age_s_max", age_s_max, &AGES_S)?;
-        within(&place(), "replay_s", replay_s, &REPLAYS_S)?;
+        within(&subject(), "rate_per_minute", rate_per_minute, &RATES)?;
+        within(&subject(), "body_bytes_max", body_bytes_max, &BODIES)?;
+        within(&subject(), "age_s_max", age_s_max, &AGES_S)?;
+        within(&subject(), "replay_s", replay_s, &REPLAYS_S)?;
         if replay_s < 2 * age_s_max {
             return Err(format!(
                 "{} forgets calls (replay_s = {replay_s}) while their signatures are still valid (age_s_max = \
                  {age_s_max}); set replay_s to {} or more",
-                place(),
+                subject(),
                 2 * age_s_max
             ));
         }
@@ -115,7 +115,7 @@ impl Shared {
             return Err(format!(
                 "{} cannot remember {rate_per_minute} calls per minute for {replay_s} s; set replay_s to at most \
                  {marks_s} (and age_s_max to at most half of it), or lower rate_per_minute",
-                place()
+                subject()
             ));
         }
         Ok(Route {
@@ -126,7 +126,7 @@ impl Shared {
             events: route.events.clone(),
             filter,
             prompt: route.prompt.clone(),
-            deliver: deliver(&place(), route)?,
+            deliver: deliver(&subject(), route)?,
             rate_per_minute,
             body_bytes_max,
             age_s_max,
@@ -140,7 +140,7 @@ impl Shared {
 const TIMESTAMP_HEADER: &str = "x-webhook-timestamp";
 
 /// Returns the scheme of a route, and the form of its signatures if a service or the route's keys define it.
-fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form>), String> {
+fn signature_of(subject: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form>), String> {
     let keys = [
         ("signature_header", &route.signature_header),
         ("signature_scheme", &route.signature_scheme),
@@ -148,12 +148,12 @@ fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form
         ("signature_prefix", &route.signature_prefix),
         ("timestamp_header", &route.timestamp_header),
     ];
-    let named = scheme::named(&route.signature);
+    let named = scheme::preset_form(&route.signature);
     let scheme = Scheme::read(&route.signature);
     if named.is_none() && scheme.is_none() {
         return Err(format!(
-            "{place} has an invalid `signature`; use auto, github, gitlab, standard, v2 or v1, or a service: {}",
-            scheme::names()
+            "{subject} has an invalid `signature`; use auto, github, gitlab, standard, v2 or v1, or a service: {}",
+            scheme::preset_names()
         ));
     }
     let Some((key, _)) = keys.iter().find(|(_, value)| value.is_some()) else {
@@ -172,7 +172,7 @@ fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form
         },
         _ => {
             return Err(format!(
-                "{place} has `{key}` in addition to signature = {:?}, which already defines it; remove one of them",
+                "{subject} has `{key}` in addition to signature = {:?}, which already defines it; remove one of them",
                 route.signature
             ));
         }
@@ -181,10 +181,10 @@ fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form
         let name = value.as_deref().unwrap_or(default).trim().to_ascii_lowercase();
         match axum::http::HeaderName::from_bytes(name.as_bytes()) {
             Ok(_) => Ok(name.into()),
-            Err(_) => Err(format!("{place} has an invalid header name in `{key}`; use a name like \"x-signature\"")),
+            Err(_) => Err(format!("{subject} has an invalid header name in `{key}`; use a name like \"x-signature\"")),
         }
     };
-    let word = |key: &str, words: &str| format!("{place} has an invalid `{key}`; use {words}");
+    let word = |key: &str, words: &str| format!("{subject} has an invalid `{key}`; use {words}");
     let message = match &route.signature_scheme {
         Some(text) => Message::read(text).ok_or_else(|| word("signature_scheme", Message::WORDS))?,
         None => base.message,
@@ -196,7 +196,7 @@ fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form
     let has_time_header = matches!(message, Message::Slack | Message::Timestamp);
     if !has_time_header && route.timestamp_header.is_some() {
         return Err(format!(
-            "{place} has a `timestamp_header`, but its signature covers no time; set signature_scheme = \"timestamp\""
+            "{subject} has a `timestamp_header`, but its signature covers no time; set signature_scheme = \"timestamp\""
         ));
     }
     let time_default = if base.time_header.is_empty() { TIMESTAMP_HEADER } else { &base.time_header };
@@ -222,9 +222,9 @@ fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form
 /// One sentence that names the key and the value to write instead.
 pub fn check(config: &Config) -> Result<BTreeMap<String, Route>, String> {
     address(config)?;
-    let shared = Shared::of(config);
-    if !shared.secrets.is_empty() {
-        check_secrets("the section", &shared.secrets)?;
+    let defaults = RouteDefaults::of(config);
+    if !defaults.secrets.is_empty() {
+        check_secrets("the section", &defaults.secrets)?;
     }
     if config.routes.is_empty() && config.routes_dir.is_none() {
         return Err(
@@ -237,7 +237,7 @@ pub fn check(config: &Config) -> Result<BTreeMap<String, Route>, String> {
     if let Some(path) = config.routes_dir.as_ref().filter(|path| !path.is_absolute()) {
         return Err(format!("`routes_dir` is {}; use an absolute path", path.display()));
     }
-    config.routes.iter().map(|(name, route)| Ok((name.clone(), shared.route(name, route)?))).collect()
+    config.routes.iter().map(|(name, route)| Ok((name.clone(), defaults.route(name, route)?))).collect()
 }
 
 /// Returns the listen address from `listen` and `port`.
@@ -257,59 +257,59 @@ fn secrets(one: Option<&String>, more: &[String]) -> Vec<String> {
     one.into_iter().chain(more).map(|secret| secret.trim().to_owned()).filter(|secret| !secret.is_empty()).collect()
 }
 
-fn check_secrets(place: &str, secrets: &[String]) -> Result<(), String> {
+fn check_secrets(subject: &str, secrets: &[String]) -> Result<(), String> {
     const MAKE: &str = "generate one with `openssl rand -hex 32`";
     if secrets.is_empty() {
-        return Err(format!("{place} has no secret, so anyone could call it; {MAKE}"));
+        return Err(format!("{subject} has no secret, so anyone could call it; {MAKE}"));
     }
     if secrets.len() > SECRETS_MAX {
-        return Err(format!("{place} has {} secrets; the limit is {SECRETS_MAX}", secrets.len()));
+        return Err(format!("{subject} has {} secrets; the limit is {SECRETS_MAX}", secrets.len()));
     }
     if secrets.iter().any(|secret| secret == NO_AUTH) {
-        return Err(format!("{place} disables authentication ({NO_AUTH}), which is not supported; {MAKE}"));
+        return Err(format!("{subject} disables authentication ({NO_AUTH}), which is not supported; {MAKE}"));
     }
     if secrets.iter().any(|secret| secret.chars().count() < SECRET_CHARS_MIN) {
-        return Err(format!("{place} has a secret with fewer than {SECRET_CHARS_MIN} characters; {MAKE}"));
+        return Err(format!("{subject} has a secret with fewer than {SECRET_CHARS_MIN} characters; {MAKE}"));
     }
     Ok(())
 }
 
 /// Rejects `whsec_` secrets that are not base64 or too short.
-fn check_coded(place: &str, secrets: &[String]) -> Result<(), String> {
+fn check_base64_secrets(subject: &str, secrets: &[String]) -> Result<(), String> {
     let is_weak = |secret: &String| standard_keys(secret).iter().all(|key| key.len() < KEY_BYTES_MIN);
     if secrets.iter().any(|secret| secret.starts_with(WHSEC) && is_weak(secret)) {
         return Err(format!(
-            "{place} has a secret that begins with {WHSEC} but is not base64 of {KEY_BYTES_MIN} bytes or more; copy the whole secret"
+            "{subject} has a secret that begins with {WHSEC} but is not base64 of {KEY_BYTES_MIN} bytes or more; copy the whole secret"
         ));
     }
     Ok(())
 }
 
 fn within<T: PartialOrd + std::fmt::Display>(
-    place: &str,
+    subject: &str,
     key: &str,
     value: T,
     range: &RangeInclusive<T>,
 ) -> Result<(), String> {
     match range.contains(&value) {
         true => Ok(()),
-        false => Err(format!("{place} has {key} = {value}; choose {} to {}", range.start(), range.end())),
+        false => Err(format!("{subject} has {key} = {value}; choose {} to {}", range.start(), range.end())),
     }
 }
 
 /// Returns the destination of a route's answers. The payload has no influence on it.
-fn deliver(place: &str, route: &RouteConfig) -> Result<Deliver, String> {
+fn deliver(subject: &str, route: &RouteConfig) -> Result<Deliver, String> {
     let to = route.deliver.trim();
     match to {
         "log" | "" | "local" | "origin" if route.deliver_only => {
-            Err(format!("{place} has deliver_only, but delivers only to the log; set a target in `deliver`"))
+            Err(format!("{subject} has deliver_only, but delivers only to the log; set a target in `deliver`"))
         }
         "log" | "" | "local" | "origin" => Ok(Deliver::answer_to("local").ending()),
         "github_comment" => Err(format!(
-            "{place} has deliver = \"github_comment\", which is not supported; let the agent comment with a tool, and deliver its answer to a chat or the log"
+            "{subject} has deliver = \"github_comment\", which is not supported; let the agent comment with a tool, and deliver its answer to a chat or the log"
         )),
         target if target.contains('{') => Err(format!(
-            "{place} has deliver = {target:?}; a payload cannot choose the target of its answer, so use a target without braces"
+            "{subject} has deliver = {target:?}; a payload cannot choose the target of its answer, so use a target without braces"
         )),
         target if route.deliver_only => Ok(Deliver::text_to(target)),
         target => Ok(Deliver::answer_to(target).ending()),

@@ -13,10 +13,10 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
     headers
 }
 
-fn named(scheme: Scheme, pairs: &[(&str, &str)], body: &str, now_ms: i64) -> Names {
+fn named(scheme: Scheme, pairs: &[(&str, &str)], body: &str, now_ms: i64) -> CallIds {
     let id = (scheme == Scheme::Standard).then(|| "msg_1".to_owned());
     let mark = Some(mark(scheme, body.as_bytes()));
-    names(&Signed { scheme, id, id_header: "", mark }, &headers(pairs), body.as_bytes(), now_ms, 3_600)
+    of_call(&Verification { scheme, id, id_header: "", mark }, &headers(pairs), body.as_bytes(), now_ms, 3_600)
 }
 
 #[test]

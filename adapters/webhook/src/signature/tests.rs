@@ -4,14 +4,14 @@ use serde_json::json;
 use super::*;
 use crate::call_ids::hex;
 use crate::config::RouteConfig;
-use crate::validate::Shared;
+use crate::validate::RouteDefaults;
 
 const NOW_MS: i64 = 1_764_288_000_000;
 
 fn route(secrets: &[&str], signature: &str) -> Route {
     let config = serde_json::from_value(json!({ "routes": {} })).unwrap();
     let of: RouteConfig = serde_json::from_value(json!({ "secrets": secrets, "signature": signature })).unwrap();
-    Shared::of(&config).route("ci", &of).unwrap()
+    RouteDefaults::of(&config).route("ci", &of).unwrap()
 }
 
 fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
@@ -33,7 +33,7 @@ fn base64(secret: &str, message: &str) -> String {
 }
 
 fn judged(route: &Route, pairs: &[(&str, &str)], body: &str) -> Result<Scheme, &'static str> {
-    judge(route, &headers(pairs), body.as_bytes(), NOW_MS).map(|signed| signed.scheme)
+    verify(route, &headers(pairs), body.as_bytes(), NOW_MS).map(|signed| signed.scheme)
 }
 
 #[test]
@@ -43,8 +43,8 @@ fn the_vector_of_githubs_documentation_is_accepted_and_nothing_near_it() {
     let good = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
     let name = "x-hub-signature-256";
     assert_eq!(judged(&route, &[(name, good)], "Hello, World!"), Ok(Scheme::GitHub));
-    assert_eq!(judged(&route, &[(name, good)], "Hello, World?"), Err(WRONG));
-    assert_eq!(judged(&route, &[(name, &good[..good.len() - 1])], "Hello, World!"), Err(UNREAD));
+    assert_eq!(judged(&route, &[(name, good)], "Hello, World?"), Err(NO_MATCH));
+    assert_eq!(judged(&route, &[(name, &good[..good.len() - 1])], "Hello, World!"), Err(UNREADABLE));
     assert!(judged(&route, &[(name, good), (name, good)], "Hello, World!").unwrap_err().contains("twice"));
     assert!(judged(&route, &[], "Hello, World!").unwrap_err().contains("no signature"));
     let sha1 = [("x-hub-signature", "sha1=01dc10d0c83e72ed246219cdd91669667fe2ca59")];
@@ -67,7 +67,7 @@ fn the_vector_of_standard_webhooks_is_accepted_within_its_age() {
             ),
         ];
         let pairs: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (&**name, &**value)).collect();
-        judge(&route(secrets, "auto"), &headers(&pairs), body.as_bytes(), now_s * 1_000).map(|signed| signed.id)
+        verify(&route(secrets, "auto"), &headers(&pairs), body.as_bytes(), now_s * 1_000).map(|signed| signed.id)
     };
     let sent_s = 1_614_265_330;
     for secrets in [&[secret][..], &["another-secret", secret], &[secret.strip_prefix("whsec_").unwrap()]] {
@@ -77,7 +77,7 @@ fn the_vector_of_standard_webhooks_is_accepted_within_its_age() {
     for now_s in [sent_s + 301, sent_s - 301] {
         assert!(at(sent_s, now_s, "svix", &[secret]).unwrap_err().contains("differs too much"));
     }
-    assert_eq!(at(sent_s + 1, sent_s, "svix", &[secret]), Err(WRONG), "the time is signed");
+    assert_eq!(at(sent_s + 1, sent_s, "svix", &[secret]), Err(NO_MATCH), "the time is signed");
 }
 
 #[test]
@@ -148,7 +148,7 @@ trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
         ("x-slack-request-timestamp", "1531420618"),
         ("x-slack-signature", "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"),
     ];
-    let at = |now_s: i64| judge(&slack, &headers(&pairs), body.as_bytes(), now_s * 1_000).map(|signed| signed.scheme);
+    let at = |now_s: i64| verify(&slack, &headers(&pairs), body.as_bytes(), now_s * 1_000).map(|signed| signed.scheme);
     assert_eq!(at(1_531_420_618), Ok(Scheme::Form));
     assert!(at(1_531_420_618 + 301).unwrap_err().contains("differs too much"));
 
@@ -159,8 +159,8 @@ trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
     let of = |said: String| judged(&stripe, &[("stripe-signature", &said)], body);
     assert_eq!(of(format!("t={now},v1={good}")), Ok(Scheme::Form));
     assert_eq!(of(format!("t={now},v1={},v1={good},v0=aa", "0".repeat(64))), Ok(Scheme::Form));
-    assert_eq!(of(format!("t={now},v0={good}")), Err(UNREAD));
-    assert_eq!(of(format!("v1={good}")), Err(UNREAD));
+    assert_eq!(of(format!("t={now},v0={good}")), Err(UNREADABLE));
+    assert_eq!(of(format!("v1={good}")), Err(UNREADABLE));
     assert!(of(format!("t=1,v1={good}")).unwrap_err().contains("differs too much"));
 }
 
@@ -183,7 +183,7 @@ fn each_service_is_accepted_by_its_name_and_by_its_header() {
         for signature in [name, "auto"] {
             let route = route(&["another-secret", secret], signature);
             assert_eq!(judged(&route, &[(header, &value)], body), Ok(Scheme::Form), "{name} {signature}");
-            assert_eq!(judged(&route, &[(header, &value)], "{}"), Err(WRONG), "{name} {signature}");
+            assert_eq!(judged(&route, &[(header, &value)], "{}"), Err(NO_MATCH), "{name} {signature}");
             assert!(judged(&route, &[(header, &value), (header, &value)], body).is_err(), "{name} {signature}");
         }
     }
@@ -201,7 +201,7 @@ fn a_route_describes_the_signature_of_any_sender() {
         let config = serde_json::from_value(json!({ "routes": {} })).unwrap();
         let mut all = json!({ "secret": secret });
         all.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
-        Shared::of(&config).route("ci", &serde_json::from_value(all).unwrap())
+        RouteDefaults::of(&config).route("ci", &serde_json::from_value(all).unwrap())
     };
     let now = (NOW_MS / 1_000).to_string();
     let (hex, coded) = (sign(secret, body), base64(secret, body));
@@ -215,7 +215,7 @@ fn a_route_describes_the_signature_of_any_sender() {
     }));
     let strict = strict.unwrap();
     assert_eq!(judged(&strict, &[("x-sig", &format!("hmac {coded}"))], body), Ok(Scheme::Form));
-    assert_eq!(judged(&strict, &[("x-sig", &hex)], body), Err(UNREAD));
+    assert_eq!(judged(&strict, &[("x-sig", &hex)], body), Err(UNREADABLE));
     let timed = make(json!({
         "signature_header": "x-sig", "signature_scheme": "timestamp", "timestamp_header": "x-time",
     }));
