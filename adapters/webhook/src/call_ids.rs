@@ -8,13 +8,13 @@ use crate::signature::{Verification, digest};
 
 /// The identifiers of a call.
 #[derive(Debug, PartialEq, Eq)]
-pub struct CallIds {
+pub(crate) struct CallIds {
     /// The id for display: that of the sender, or else a hash of the content.
-    pub id: String,
+    pub(crate) id: String,
     /// The event id for the host.
-    pub event: String,
+    pub(crate) event: String,
     /// True if the same signed bytes always produce the same event id.
-    pub is_signed: bool,
+    pub(crate) is_signed: bool,
 }
 
 /// Returns the identifiers of a call.
@@ -22,7 +22,7 @@ pub struct CallIds {
 /// An unsigned id is not trusted: anyone who recorded a call can exchange it, and other content under the same id is
 /// another call. Therefore it is combined with the body. A call without an id is identified by its content and the
 /// time span in which it counts once; at the boundary between two spans its mark is still stored.
-pub fn of_call(signed: &Verification, headers: &HeaderMap, body: &[u8], now_ms: i64, replay_s: u64) -> CallIds {
+pub(crate) fn of_call(signed: &Verification, headers: &HeaderMap, body: &[u8], now_ms: i64, replay_s: u64) -> CallIds {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(|id| id.trim().to_owned());
     let sender_id = match signed.scheme {
         Scheme::Standard => signed.id.clone(),
@@ -54,7 +54,7 @@ fn display_id(id: String) -> String {
     if id.len() <= ID_BYTES_MAX && id.bytes().all(is_plain) { id } else { hex(&Sha256::digest(id)[..16]) }
 }
 
-pub fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -6,19 +6,19 @@ use std::sync::{Mutex, PoisonError};
 use axum::http::HeaderMap;
 
 /// The number of logged characters of an unknown route's name.
-pub const LOGGED_NAME_CHARS: usize = 64;
+pub(crate) const LOGGED_NAME_CHARS: usize = 64;
 
 /// The minimum interval between two logged refusals of one route, in milliseconds; each
 /// record counts the refusals since the previous one.
 const REFUSAL_LOG_INTERVAL_MS: i64 = 60_000;
 
 #[derive(Default)]
-pub struct RefusalLog {
+pub(crate) struct RefusalLog {
     logged_ms: i64,
     unlogged: u64,
 }
 
-pub fn log_refusal(log: &Mutex<RefusalLog>, route: &str, why: &str, now_ms: i64) {
+pub(crate) fn log_refusal(log: &Mutex<RefusalLog>, route: &str, why: &str, now_ms: i64) {
     let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
     log.unlogged += 1;
     if now_ms.saturating_sub(log.logged_ms) >= REFUSAL_LOG_INTERVAL_MS {
@@ -29,7 +29,7 @@ pub fn log_refusal(log: &Mutex<RefusalLog>, route: &str, why: &str, now_ms: i64)
 }
 
 /// Logs the signature headers of a sender once per route, so that the operator can set a fixed scheme.
-pub fn log_signature_headers(logged: &Mutex<BTreeSet<String>>, route: &str, headers: &HeaderMap) {
+pub(crate) fn log_signature_headers(logged: &Mutex<BTreeSet<String>>, route: &str, headers: &HeaderMap) {
     /// The maximum number of remembered headers per route.
     const KNOWN_MAX: usize = 16;
     let names = headers.keys().map(axum::http::HeaderName::as_str);
@@ -43,7 +43,7 @@ pub fn log_signature_headers(logged: &Mutex<BTreeSet<String>>, route: &str, head
 }
 
 /// Returns the names of a call's unusual headers, which may hold a signature, for the log. Values are not included.
-pub fn custom_headers(headers: &HeaderMap) -> String {
+pub(crate) fn custom_headers(headers: &HeaderMap) -> String {
     /// Headers that every client sends.
     const USUAL: [&str; 12] = [
         "host",

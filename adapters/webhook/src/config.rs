@@ -11,107 +11,108 @@ use serde_json::Value;
 pub struct Config {
     /// The address and port to listen on.
     #[serde(default = "default_listen")]
-    pub listen: String,
+    pub(crate) listen: String,
     /// A port that replaces the one in `listen`.
     #[serde(default)]
-    pub port: Option<u16>,
+    pub(crate) port: Option<u16>,
     /// The secret of every route without its own.
     #[serde(default)]
-    pub secret: Option<String>,
+    pub(crate) secret: Option<String>,
     /// Additional valid secrets, for the time in which a secret is replaced.
     #[serde(default)]
-    pub secrets: Vec<String>,
+    pub(crate) secrets: Vec<String>,
     /// The routes by name: `[adapter.webhook.routes.NAME]` is called at `/webhooks/NAME`.
     #[serde(default)]
-    pub routes: BTreeMap<String, RouteConfig>,
+    pub(crate) routes: BTreeMap<String, RouteConfig>,
     /// A folder with more routes: each `*.json` in it is `{"NAME": {"secret": …, "prompt": …}, …}`. Changes
     /// apply from the next call on. An absolute path; the files must be readable by their owner only.
     #[serde(default)]
-    pub routes_dir: Option<PathBuf>,
+    pub(crate) routes_dir: Option<PathBuf>,
     /// The maximum number of accepted calls per route and minute (1 to 3600).
     #[serde(default = "default_rate")]
     #[schemars(range(min = 1, max = 3600))]
-    pub rate_per_minute: u32,
+    pub(crate) rate_per_minute: u32,
     /// The maximum size of a body, in bytes (1024 to 16777216).
     #[serde(default = "default_body_bytes_max")]
     #[schemars(range(min = 1024, max = 16777216))]
-    pub body_bytes_max: usize,
+    pub(crate) body_bytes_max: usize,
     /// The maximum difference between a signature's time and the local time, in seconds (30 to 3600).
     #[serde(default = "default_age_s_max")]
     #[schemars(range(min = 30, max = 3600))]
-    pub age_s_max: u64,
+    pub(crate) age_s_max: u64,
     /// The time in which the same signed bytes count only once, in seconds (60 to 2592000); at least twice `age_s_max`.
     #[serde(default = "default_replay_s")]
     #[schemars(range(min = 60, max = 2592000))]
-    pub replay_s: u64,
+    pub(crate) replay_s: u64,
 }
 
 /// Keys of one route.
 #[derive(AdapterConfig)]
-pub struct RouteConfig {
+pub(crate) struct RouteConfig {
     /// The secret of this route; by default that of the section.
     #[serde(default)]
     #[schemars(extend("writeOnly" = true))]
-    pub secret: Option<String>,
+    pub(crate) secret: Option<String>,
     /// Additional valid secrets.
     #[serde(default)]
     #[schemars(extend("writeOnly" = true))]
-    pub secrets: Vec<String>,
+    pub(crate) secrets: Vec<String>,
     /// The signature of calls: `auto`, `github`, `gitlab`, `standard` (also Svix), `v2` or `v1`; or a service: `gitea`,
     /// `forgejo`, `gogs`, `stripe`, `slack`, `linear`, `sentry`, `bitbucket`, `jira`, `shopify`, `woocommerce`,
     /// `typeform`.
     #[serde(default = "default_signature")]
-    pub signature: String,
+    pub(crate) signature: String,
     /// The header of the signature, for any other sender: `linear-signature`.
     #[serde(default)]
-    pub signature_header: Option<String>,
+    pub(crate) signature_header: Option<String>,
     /// The signed message: `body`; `timestamp` (`TIME.BODY`); `stripe` (the same, the header is
     /// `t=TIME,v1=SIGNATURE`); or `slack` (`v0:TIME:BODY`).
     #[serde(default)]
-    pub signature_scheme: Option<String>,
+    pub(crate) signature_scheme: Option<String>,
     /// The encoding of the signature: `hex` or `base64`. Unset: either.
     #[serde(default)]
-    pub signature_encoding: Option<String>,
+    pub(crate) signature_encoding: Option<String>,
     /// The text before the signature, such as `sha256=`.
     #[serde(default)]
-    pub signature_prefix: Option<String>,
+    pub(crate) signature_prefix: Option<String>,
     /// The header of the signed time, in seconds.
     #[serde(default)]
-    pub timestamp_header: Option<String>,
+    pub(crate) timestamp_header: Option<String>,
     /// The accepted events, such as `pull_request`; empty: all.
     #[serde(default)]
-    pub events: Vec<String>,
+    pub(crate) events: Vec<String>,
     /// Conditions on the payload: one condition, or a list of conditions that must all hold.
     #[serde(default)]
-    pub filters: Option<Value>,
+    pub(crate) filters: Option<Value>,
     /// The prompt for the agent, with values of the payload: `{pull_request.title}`.
     #[serde(default)]
-    pub prompt: Option<String>,
+    pub(crate) prompt: Option<String>,
     /// The destination of the answer: `log`, or a target such as `telegram`, `telegram:123456789`, `slack:@ops`.
     #[serde(default = "default_deliver")]
     #[schemars(extend("format" = "target"))]
-    pub deliver: String,
+    pub(crate) deliver: String,
     /// True to deliver the text itself, without the agent.
     #[serde(default)]
-    pub deliver_only: bool,
+    pub(crate) deliver_only: bool,
     /// The `rate_per_minute` of this route.
     #[serde(default)]
-    pub rate_per_minute: Option<u32>,
+    pub(crate) rate_per_minute: Option<u32>,
     /// The `body_bytes_max` of this route.
     #[serde(default)]
-    pub body_bytes_max: Option<usize>,
+    pub(crate) body_bytes_max: Option<usize>,
     /// The `age_s_max` of this route.
     #[serde(default)]
-    pub age_s_max: Option<u64>,
+    pub(crate) age_s_max: Option<u64>,
     /// The `replay_s` of this route.
     #[serde(default)]
-    pub replay_s: Option<u64>,
+    pub(crate) replay_s: Option<u64>,
     /// False to disable the route.
     #[serde(default = "default_true")]
-    pub enabled: bool,
+    pub(crate) enabled: bool,
     /// A description for people.
     #[serde(default)]
-    pub description: String,
+    #[expect(dead_code, reason = "only people read it, in the file")]
+    pub(crate) description: String,
 }
 
 fn default_listen() -> String {

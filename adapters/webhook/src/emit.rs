@@ -19,16 +19,16 @@ use crate::server::{RouteState, Server};
 const EMIT_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// A call in transit to the host. The call continues even if its sender disconnects.
-pub struct PendingCall {
-    pub server: Arc<Server>,
-    pub route: Arc<Route>,
-    pub state: Arc<RouteState>,
-    pub mark: Option<[u8; 8]>,
-    pub is_signed: bool,
-    pub event: Event,
-    pub event_name: String,
-    pub id: String,
-    pub _place: OwnedSemaphorePermit,
+pub(crate) struct PendingCall {
+    pub(crate) server: Arc<Server>,
+    pub(crate) route: Arc<Route>,
+    pub(crate) state: Arc<RouteState>,
+    pub(crate) mark: Option<[u8; 8]>,
+    pub(crate) is_signed: bool,
+    pub(crate) event: Event,
+    pub(crate) event_name: String,
+    pub(crate) id: String,
+    pub(crate) _place: OwnedSemaphorePermit,
 }
 
 impl PendingCall {
@@ -86,7 +86,7 @@ impl PendingCall {
 }
 
 /// Emits a call in the background, and waits for its result for a limited time.
-pub async fn emit(call: PendingCall) -> Response {
+pub(crate) async fn emit(call: PendingCall) -> Response {
     match timeout(EMIT_TIMEOUT, tokio::spawn(call.emit())).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => retry_later(&CallError::new("unavailable", "the adapter is shutting down")),

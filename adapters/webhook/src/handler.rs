@@ -34,7 +34,7 @@ use crate::template;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns all HTTP routes.
-pub fn router(server: Arc<Server>) -> Router {
+pub(crate) fn router(server: Arc<Server>) -> Router {
     Router::new()
         .route("/health", get(async || Json(json!({ "status": "ok", "platform": "hermes-host" }))))
         .route("/webhooks/{route}", post(handle))

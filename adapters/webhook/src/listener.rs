@@ -27,7 +27,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Binds the listener.
-pub async fn open(server: &Server) -> Result<TcpListener, ConnectError> {
+pub(crate) async fn open(server: &Server) -> Result<TcpListener, ConnectError> {
     let address =
         server.address.clone().map_err(|why| ConnectError::fatal(why, "correct the section of the instance"))?;
     if let Some(path) = server.routes.missing() {
@@ -50,7 +50,7 @@ pub async fn open(server: &Server) -> Result<TcpListener, ConnectError> {
 }
 
 /// Serves until the host ends the call.
-pub async fn serve(server: &Arc<Server>, listener: TcpListener) -> Result<(), ConnectError> {
+pub(crate) async fn serve(server: &Arc<Server>, listener: TcpListener) -> Result<(), ConnectError> {
     tokio::select! {
         error = serve::serve(listener, handler::router(Arc::clone(server)), BOUNDS) => Err(error),
         never = watch(server) => match never {},

@@ -9,7 +9,7 @@ use crate::template::cut;
 const LOG_CHARS_MAX: usize = 4_000;
 
 /// Writes an answer to the log.
-pub fn send(server: &Server, message: &Outgoing) -> SendOutcome {
+pub(crate) fn send(server: &Server, message: &Outgoing) -> SendOutcome {
     let (route, id) = message.chat.id.split_once(':').unwrap_or((&message.chat.id, ""));
     let text = cut(&message.text, LOG_CHARS_MAX);
     match message.purpose {

@@ -8,23 +8,23 @@ use serde_json::{Map, Value};
 use crate::scheme::{self, Scheme};
 
 /// A call with a valid signature.
-pub struct Call<'c> {
+pub(crate) struct Call<'c> {
     /// The name of the route.
-    pub route: &'c str,
+    pub(crate) route: &'c str,
     /// The event, such as `pull_request`.
-    pub event: String,
+    pub(crate) event: String,
     /// The id of the call.
-    pub id: String,
+    pub(crate) id: String,
     /// The parsed body.
-    pub payload: &'c Value,
+    pub(crate) payload: &'c Value,
     /// The headers.
-    pub headers: &'c HeaderMap,
+    pub(crate) headers: &'c HeaderMap,
 }
 
 impl Call<'_> {
     /// Returns the value of a field in a filter: `payload.…`, `event`, `headers.…`; any
     /// other name is a field of the payload.
-    pub fn field(&self, field: &str) -> Option<Value> {
+    pub(crate) fn field(&self, field: &str) -> Option<Value> {
         let (first, rest) = field.split_once('.').unwrap_or((field, ""));
         match (first, rest) {
             ("event" | "event_type", "") => Some(Value::String(self.event.clone())),
@@ -40,7 +40,7 @@ impl Call<'_> {
 }
 
 /// Returns the value at a dotted path; list indexes are numbers.
-pub fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
+pub(crate) fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').filter(|part| !part.is_empty()).try_fold(value, |value, part| match value {
         Value::Object(table) => table.get(part),
         Value::Array(items) => items.get(part.parse::<usize>().ok()?),
@@ -49,7 +49,7 @@ pub fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
 }
 
 /// Parses a body: JSON, or a form in which `payload` may be JSON.
-pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
+pub(crate) fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
     // A payload that is cut off at some depth could have another meaning.
     if lenient::is_too_deep(body) {
         return None;
@@ -77,7 +77,7 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
 }
 
 /// Returns the event of a call, from its headers or its payload. Signed data comes first, for senders that include it.
-pub fn event(scheme: Scheme, headers: &HeaderMap, payload: &Value) -> String {
+pub(crate) fn event(scheme: Scheme, headers: &HeaderMap, payload: &Value) -> String {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
     let field = |name: &str| payload.get(name)?.as_str().map(str::to_owned);
     let in_header =

@@ -7,11 +7,11 @@ const MINUTE_MS: i64 = 60_000;
 
 /// The times of accepted calls within the last minute, in milliseconds.
 #[derive(Debug, Default)]
-pub struct Rate(VecDeque<i64>);
+pub(crate) struct Rate(VecDeque<i64>);
 
 impl Rate {
     /// Counts a call, or returns the number of seconds until one is allowed.
-    pub fn take(&mut self, per_minute: u32, now_ms: i64) -> Result<(), u64> {
+    pub(crate) fn take(&mut self, per_minute: u32, now_ms: i64) -> Result<(), u64> {
         // Times in the future, after the clock was set back, do not block calls.
         self.0.retain(|at| (0..MINUTE_MS).contains(&now_ms.saturating_sub(*at)));
         if self.0.len() >= per_minute as usize {
@@ -24,7 +24,7 @@ impl Rate {
     }
 
     /// Removes the last call, which was a repetition or was not accepted.
-    pub fn undo(&mut self) {
+    pub(crate) fn undo(&mut self) {
         self.0.pop_back();
     }
 }

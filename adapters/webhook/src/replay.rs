@@ -14,7 +14,7 @@ use serde_json::json;
 use std::collections::{BTreeSet, VecDeque};
 
 /// The maximum number of marks per route, which keeps the stored value below 64 KiB.
-pub const MARKS_MAX: usize = 3_600;
+pub(crate) const MARKS_MAX: usize = 3_600;
 
 /// The size of an entry, in bytes: a mark and the second at which it expires.
 const ENTRY_BYTES: usize = 12;
@@ -27,7 +27,7 @@ const INDEX: &str = "remembered";
 
 /// The marks of one route.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub(crate) struct Marks {
     /// The marks of seen calls with their expiry in seconds since the Unix epoch, the oldest first.
     seen: VecDeque<([u8; 8], u32)>,
     /// The marks of emitted calls with an unknown result: the event id, and the expiry in seconds since the Unix epoch.
@@ -37,12 +37,12 @@ pub struct Marks {
 
 impl Marks {
     /// Returns whether these bytes are stored and not expired.
-    pub fn has(&self, mark: [u8; 8], now_ms: i64) -> bool {
+    pub(crate) fn has(&self, mark: [u8; 8], now_ms: i64) -> bool {
         self.seen.iter().any(|(other, until_s)| *other == mark && i64::from(*until_s) > now_ms.div_euclid(1_000))
     }
 
     /// Adds the mark of a seen call.
-    pub fn record(&mut self, mark: [u8; 8], now_ms: i64, replay_s: u64) {
+    pub(crate) fn record(&mut self, mark: [u8; 8], now_ms: i64, replay_s: u64) {
         self.seen.retain(|(_, until_s)| i64::from(*until_s) > now_ms.div_euclid(1_000));
         self.seen.push_back((mark, expiry_s(now_ms, replay_s)));
         while self.seen.len() > MARKS_MAX {
@@ -56,7 +56,7 @@ impl Marks {
     /// # Errors
     ///
     /// If the host cannot store the id: a crash could then duplicate the call.
-    pub async fn begin(
+    pub(crate) async fn begin(
         &mut self,
         mark: [u8; 8],
         event: &str,
@@ -78,7 +78,7 @@ impl Marks {
     }
 
     /// Removes a mark whose result is known. The removal is stored with the next `begin`.
-    pub fn settle(&mut self, mark: [u8; 8]) {
+    pub(crate) fn settle(&mut self, mark: [u8; 8]) {
         self.unresolved.retain(|(other, _, _)| *other != mark);
     }
 
@@ -109,7 +109,7 @@ impl Marks {
     /// # Errors
     ///
     /// If the host cannot read them: replays could then not be recognized.
-    pub async fn load(host: &Host, route: &str) -> Result<Self, CallError> {
+    pub(crate) async fn load(host: &Host, route: &str) -> Result<Self, CallError> {
         let stored = host.kv().get(&marks_key(route)).await?;
         let mut marks = stored.map_or_else(Self::default, |text| {
             Self::read(&text).unwrap_or_else(|| {
@@ -123,7 +123,7 @@ impl Marks {
     }
 
     /// Stores the marks of seen calls; returns whether the write succeeded.
-    pub async fn store(&mut self, host: &Host, route: &str) -> bool {
+    pub(crate) async fn store(&mut self, host: &Host, route: &str) -> bool {
         let stored = async {
             self.register(host, route).await?;
             host.kv().set(&marks_key(route), &self.write()).await
@@ -162,7 +162,7 @@ async fn registered_routes(host: &Host) -> Result<BTreeSet<String>, CallError> {
 /// # Errors
 ///
 /// If the host cannot read or write; the next attempt may succeed.
-pub async fn sweep_removed(host: &Host, is_there: impl Fn(&str) -> bool) -> Result<(), CallError> {
+pub(crate) async fn sweep_removed(host: &Host, is_there: impl Fn(&str) -> bool) -> Result<(), CallError> {
     let _alone = REGISTER_LOCK.lock().await;
     let names = registered_routes(host).await?;
     let mut left = names.clone();

@@ -13,30 +13,30 @@ use crate::route::Route;
 /// The `Retry-After` of a call that the host did not accept, in seconds.
 const RETRY_AFTER_S: u64 = 5;
 
-pub fn json_response(status: StatusCode, body: Value) -> Response {
+pub(crate) fn json_response(status: StatusCode, body: Value) -> Response {
     (status, Json(body)).into_response()
 }
 
-pub fn refused(status: StatusCode, why: &str) -> Response {
+pub(crate) fn refused(status: StatusCode, why: &str) -> Response {
     json_response(status, json!({ "error": why }))
 }
 
 /// Returns the same response for every unsigned call, so that a stranger learns neither the error nor the existing
 /// routes.
-pub fn unauthorized() -> Response {
+pub(crate) fn unauthorized() -> Response {
     refused(StatusCode::UNAUTHORIZED, "the signature is missing or wrong")
 }
 
-pub fn ignored(why: &str, call: &Call<'_>) -> Response {
+pub(crate) fn ignored(why: &str, call: &Call<'_>) -> Response {
     json_response(StatusCode::OK, json!({ "status": "ignored", "reason": why, "event": call.event }))
 }
 
 /// Returns the response to a repeated call: success without a second event.
-pub fn duplicate(id: &str) -> Response {
+pub(crate) fn duplicate(id: &str) -> Response {
     json_response(StatusCode::OK, json!({ "status": "duplicate", "delivery_id": id }))
 }
 
-pub fn too_many(route: &Route, wait_s: u64) -> Response {
+pub(crate) fn too_many(route: &Route, wait_s: u64) -> Response {
     tracing::warn!(
         route = route.name,
         per_minute = route.rate_per_minute,
@@ -47,7 +47,7 @@ pub fn too_many(route: &Route, wait_s: u64) -> Response {
 }
 
 /// Returns the response to the host's refusal, which is temporary or concerns this call.
-pub fn host_refusal(error: &CallError) -> Response {
+pub(crate) fn host_refusal(error: &CallError) -> Response {
     match error.code.as_str() {
         "invalid" | "too_large" => {
             tracing::warn!(%error, "call rejected: the host does not accept its content");
@@ -57,7 +57,7 @@ pub fn host_refusal(error: &CallError) -> Response {
     }
 }
 
-pub fn retry_later(error: &CallError) -> Response {
+pub(crate) fn retry_later(error: &CallError) -> Response {
     tracing::warn!(%error, "call not stored; asking the sender to retry");
     let response = refused(StatusCode::SERVICE_UNAVAILABLE, "the call cannot be accepted now; try again later");
     ([(RETRY_AFTER, RETRY_AFTER_S.to_string())], response).into_response()

@@ -6,30 +6,30 @@ use crate::filter::Filter;
 use crate::scheme::{Form, Scheme};
 
 /// One checked route.
-pub struct Route {
-    pub name: String,
+pub(crate) struct Route {
+    pub(crate) name: String,
     /// The secrets; at least one.
-    pub secrets: Vec<String>,
+    pub(crate) secrets: Vec<String>,
     /// The signature scheme.
-    pub scheme: Scheme,
+    pub(crate) scheme: Scheme,
     /// The form of the signatures if the scheme is [`Scheme::Form`].
-    pub form: Option<Form>,
+    pub(crate) form: Option<Form>,
     /// The accepted events; empty: all.
-    pub events: Vec<String>,
+    pub(crate) events: Vec<String>,
     /// The condition on the payload.
-    pub filter: Option<Filter>,
+    pub(crate) filter: Option<Filter>,
     /// The template of the prompt.
-    pub prompt: Option<String>,
+    pub(crate) prompt: Option<String>,
     /// The destination of the answers.
-    pub deliver: Deliver,
+    pub(crate) deliver: Deliver,
     /// The maximum number of accepted calls per minute.
-    pub rate_per_minute: u32,
+    pub(crate) rate_per_minute: u32,
     /// The maximum size of a body, in bytes.
-    pub body_bytes_max: usize,
+    pub(crate) body_bytes_max: usize,
     /// The maximum difference between a signature's time and the local time, in seconds.
-    pub age_s_max: u64,
+    pub(crate) age_s_max: u64,
     /// The time in which the same signed bytes count only once, in seconds.
-    pub replay_s: u64,
+    pub(crate) replay_s: u64,
     /// False if calls are rejected.
-    pub enabled: bool,
+    pub(crate) enabled: bool,
 }

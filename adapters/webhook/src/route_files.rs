@@ -12,16 +12,16 @@ use serde_json::Value;
 use crate::config::RouteConfig;
 
 /// The maximum number of files in the folder.
-pub const FILES_MAX: usize = 200;
+pub(crate) const FILES_MAX: usize = 200;
 
 /// The maximum size of a file of routes, in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The identity of a file's state: inode, size, mode, and the time of the last change.
-pub type Stamp = (u64, u64, u32, i64, i64);
+pub(crate) type Stamp = (u64, u64, u32, i64, i64);
 
 /// Returns the files of routes in a folder, with the state of each.
-pub fn file_stamps(path: &Path) -> Result<BTreeMap<OsString, Stamp>, String> {
+pub(crate) fn file_stamps(path: &Path) -> Result<BTreeMap<OsString, Stamp>, String> {
     let cannot = |error| format!("it cannot be listed ({error})");
     let mut stamps = BTreeMap::new();
     for entry in std::fs::read_dir(path).map_err(cannot)?.flatten() {
@@ -37,7 +37,7 @@ pub fn file_stamps(path: &Path) -> Result<BTreeMap<OsString, Stamp>, String> {
 }
 
 /// Reads a file. The file contains secrets, so it must not be accessible to other users.
-pub fn read_file(folder: &Path, name: &OsString) -> Result<String, String> {
+pub(crate) fn read_file(folder: &Path, name: &OsString) -> Result<String, String> {
     let path = folder.join(name);
     let cannot = |error| format!("it cannot be read ({error})");
     let file = File::open(&path).map_err(cannot)?;
@@ -65,7 +65,7 @@ pub fn read_file(folder: &Path, name: &OsString) -> Result<String, String> {
 
 /// Parses an entry of a file. Files of the Python gateway contain the chat of a target in an extra key, and
 /// two keys without an effect here.
-pub fn parse_entry(entry: Value) -> Result<RouteConfig, String> {
+pub(crate) fn parse_entry(entry: Value) -> Result<RouteConfig, String> {
     let Value::Object(mut entry) = entry else { return Err("is not an object".to_owned()) };
     entry.remove("created_at");
     if entry.get("skills").is_some_and(|skills| skills.as_array().is_some_and(Vec::is_empty) || skills.is_null()) {

@@ -26,7 +26,7 @@ const CHECK_PAUSE_MIN: Duration = Duration::from_millis(250);
 const REPORTED_FAULTS_MAX: usize = 3;
 
 /// All routes.
-pub struct Routes {
+pub(crate) struct Routes {
     fixed: BTreeMap<String, Arc<Route>>,
     defaults: RouteDefaults,
     folder: Option<RoutesFolder>,
@@ -61,7 +61,7 @@ struct RoutesFile {
 
 impl Routes {
     /// Creates the routes of a checked section; an invalid section has no fixed routes.
-    pub fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         let fixed = validate::check(config).unwrap_or_default();
         let fixed = fixed.into_iter().map(|(name, route)| (name, Arc::new(route))).collect();
         let folder = config.routes_dir.clone().map(|path| RoutesFolder { path, state: Mutex::default() });
@@ -70,7 +70,7 @@ impl Routes {
 
     /// Returns the route of this name, as of the last check of the folder. A call for an unknown route waits for the
     /// next check, which serves all waiting calls, because such calls are unsigned and must not cause file accesses.
-    pub async fn find(&self, name: &str) -> Option<Arc<Route>> {
+    pub(crate) async fn find(&self, name: &str) -> Option<Arc<Route>> {
         let (start, checked) = (Instant::now(), self.checked_at());
         if let Some(next) = checked.map(|at| at + CHECK_PAUSE_MIN).filter(|next| *next > start) {
             let cached = self.cached(name);
@@ -104,23 +104,23 @@ impl Routes {
     }
 
     /// Returns whether the route is known, without a check of the folder.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.cached(name).is_some()
     }
 
     /// Returns the number of routes.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         let added = self.refresh().map_or(0, |folder| folder.files.values().map(|file| file.routes.len()).sum());
         self.fixed.len() + added
     }
 
     /// Returns the path of a configured folder that does not exist.
-    pub fn missing(&self) -> Option<&Path> {
+    pub(crate) fn missing(&self) -> Option<&Path> {
         self.folder.as_ref().map(|folder| folder.path.as_path()).filter(|path| !path.is_dir())
     }
 
     /// Describes the faults in the folder.
-    pub fn faults(&self) -> Option<String> {
+    pub(crate) fn faults(&self) -> Option<String> {
         let folder = self.refresh()?;
         let all: Vec<String> = folder.fault.iter().cloned().chain(folder.files.iter().flat_map(descriptions)).collect();
         let (first, more) = all.split_at(all.len().min(REPORTED_FAULTS_MAX));

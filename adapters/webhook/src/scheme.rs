@@ -16,7 +16,7 @@ use std::borrow::Cow;
 
 /// The signature scheme of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
+pub(crate) enum Scheme {
     /// Chosen by the headers of each call.
     Auto,
     /// `X-Hub-Signature-256`.
@@ -35,7 +35,7 @@ pub enum Scheme {
 
 impl Scheme {
     /// Returns the scheme of a configuration word.
-    pub fn read(word: &str) -> Option<Self> {
+    pub(crate) fn read(word: &str) -> Option<Self> {
         Some(match word {
             "auto" => Self::Auto,
             "github" => Self::GitHub,
@@ -50,7 +50,7 @@ impl Scheme {
 
 /// The signed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Message {
+pub(crate) enum Message {
     /// The body.
     Body,
     /// `TIME.BODY`; the time is in the signature's own header: `t=TIME,v1=SIGNATURE`.
@@ -63,10 +63,10 @@ pub enum Message {
 
 impl Message {
     /// The valid words of `signature_scheme`.
-    pub const WORDS: &'static str = "body, timestamp, stripe or slack";
+    pub(crate) const WORDS: &'static str = "body, timestamp, stripe or slack";
 
     /// Parses a word of `signature_scheme`.
-    pub fn read(word: &str) -> Option<Self> {
+    pub(crate) fn read(word: &str) -> Option<Self> {
         Some(match word {
             "body" => Self::Body,
             "timestamp" => Self::Timestamp,
@@ -77,7 +77,7 @@ impl Message {
     }
 
     /// Returns the signed bytes.
-    pub fn of(self, time: &str, body: &[u8]) -> Vec<u8> {
+    pub(crate) fn of(self, time: &str, body: &[u8]) -> Vec<u8> {
         match self {
             Self::Body => body.to_vec(),
             Self::Stripe | Self::Timestamp => [time.as_bytes(), b".", body].concat(),
@@ -88,7 +88,7 @@ impl Message {
 
 /// The encoding of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     /// Hexadecimal, or else base64.
     Any,
     /// Hexadecimal.
@@ -99,10 +99,10 @@ pub enum Encoding {
 
 impl Encoding {
     /// The valid words of `signature_encoding`.
-    pub const WORDS: &'static str = "hex or base64";
+    pub(crate) const WORDS: &'static str = "hex or base64";
 
     /// Parses a word of `signature_encoding`.
-    pub fn read(word: &str) -> Option<Self> {
+    pub(crate) fn read(word: &str) -> Option<Self> {
         Some(match word {
             "hex" => Self::Hex,
             "base64" => Self::Base64,
@@ -111,7 +111,7 @@ impl Encoding {
     }
 
     /// Decodes a signature; `None` if it is not a SHA-256 tag.
-    pub fn decode(self, text: &str) -> Option<Vec<u8>> {
+    pub(crate) fn decode(self, text: &str) -> Option<Vec<u8>> {
         let hex = || from_hex(text);
         let base64 = || STANDARD.decode(text).ok().filter(|tag| tag.len() == 32);
         match self {
@@ -124,21 +124,21 @@ impl Encoding {
 
 /// The form of a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Form {
+pub(crate) struct Form {
     /// The header of the signature, in lower case.
-    pub header: Cow<'static, str>,
+    pub(crate) header: Cow<'static, str>,
     /// The header of the time, if the time is outside the signature's header.
-    pub time_header: Cow<'static, str>,
+    pub(crate) time_header: Cow<'static, str>,
     /// The signed message.
-    pub message: Message,
+    pub(crate) message: Message,
     /// The encoding of the signature.
-    pub encoding: Encoding,
+    pub(crate) encoding: Encoding,
     /// The text before the signature; a signature without it is accepted, too.
-    pub prefix: Cow<'static, str>,
+    pub(crate) prefix: Cow<'static, str>,
     /// The header of the call's id, if the service sends one.
-    pub id_header: &'static str,
+    pub(crate) id_header: &'static str,
     /// The header of the event, if the service sends one.
-    pub event_header: &'static str,
+    pub(crate) event_header: &'static str,
 }
 
 /// A service with its names.
@@ -202,27 +202,27 @@ static PRESETS: [Preset; 11] = {
 };
 
 /// Returns the names of the presets, for an error message.
-pub fn preset_names() -> String {
+pub(crate) fn preset_names() -> String {
     PRESETS.iter().flat_map(|preset| preset.names).copied().collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the form of a service.
-pub fn preset_form(name: &str) -> Option<Form> {
+pub(crate) fn preset_form(name: &str) -> Option<Form> {
     PRESETS.iter().find(|preset| preset.names.contains(&name)).map(|preset| preset.form.clone())
 }
 
 /// Returns the form of the first known header of a call.
-pub fn form_of_headers(headers: &HeaderMap) -> Option<&'static Form> {
+pub(crate) fn form_of_headers(headers: &HeaderMap) -> Option<&'static Form> {
     PRESETS.iter().map(|preset| &preset.form).find(|form| headers.contains_key(&*form.header))
 }
 
 /// Returns the event of a call from a header of a known service.
-pub fn event_of_headers(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn event_of_headers(headers: &HeaderMap) -> Option<String> {
     let known = PRESETS.iter().map(|preset| preset.form.event_header).filter(|name| !name.is_empty());
     known.filter_map(|name| headers.get(name)?.to_str().ok()).map(str::to_owned).next()
 }
 
-pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }

@@ -19,30 +19,30 @@ const EMITS_MAX: usize = 256;
 const BODIES_KIB_MAX: usize = 64 * 1024;
 
 /// The shared state of all calls.
-pub struct Server {
-    pub host: Host,
+pub(crate) struct Server {
+    pub(crate) host: Host,
     /// The listen address, or the reason why it is invalid.
-    pub address: Result<std::net::SocketAddr, String>,
-    pub routes: Routes,
+    pub(crate) address: Result<std::net::SocketAddr, String>,
+    pub(crate) routes: Routes,
     states: Mutex<BTreeMap<String, Arc<RouteState>>>,
     /// Permits for calls in transit to the host.
-    pub emit_permits: Arc<Semaphore>,
+    pub(crate) emit_permits: Arc<Semaphore>,
     /// Permits for bodies, one per KiB.
-    pub body_permits: Arc<Semaphore>,
+    pub(crate) body_permits: Arc<Semaphore>,
     /// Refusals of calls to unknown routes.
-    pub unknown_routes: Mutex<RefusalLog>,
+    pub(crate) unknown_routes: Mutex<RefusalLog>,
 }
 
 impl Server {
     /// Creates a handler that emits to `host`.
-    pub fn new(config: &Config, host: Host) -> Self {
+    pub(crate) fn new(config: &Config, host: Host) -> Self {
         let emit_permits = Arc::new(Semaphore::new(EMITS_MAX));
         let (address, routes) = (crate::validate::address(config), Routes::new(config));
         let (body_permits, unknown_routes) = (Arc::new(Semaphore::new(BODIES_KIB_MAX)), Mutex::default());
         Self { host, address, routes, states: Mutex::default(), emit_permits, body_permits, unknown_routes }
     }
 
-    pub fn state_of(&self, route: &str) -> Arc<RouteState> {
+    pub(crate) fn state_of(&self, route: &str) -> Arc<RouteState> {
         let mut all = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(all.entry(route.to_owned()).or_default())
     }
@@ -50,18 +50,18 @@ impl Server {
 
 /// The state of one route. Only existing routes have one.
 #[derive(Default)]
-pub struct RouteState {
+pub(crate) struct RouteState {
     rate: Mutex<Rate>,
     /// `None` until the marks are loaded. The lock is held while a call is handed over, so
     /// that two calls with the same bytes are serialized.
-    pub marks: tokio::sync::Mutex<Option<Marks>>,
-    pub refused: Mutex<RefusalLog>,
+    pub(crate) marks: tokio::sync::Mutex<Option<Marks>>,
+    pub(crate) refused: Mutex<RefusalLog>,
     /// The signature headers of valid calls that are logged already.
-    pub known_headers: Mutex<BTreeSet<String>>,
+    pub(crate) known_headers: Mutex<BTreeSet<String>>,
 }
 
 impl RouteState {
-    pub fn rate(&self) -> MutexGuard<'_, Rate> {
+    pub(crate) fn rate(&self) -> MutexGuard<'_, Rate> {
         self.rate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

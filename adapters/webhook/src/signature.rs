@@ -24,19 +24,19 @@ use crate::scheme::{self, Form, Message, Scheme, from_hex};
 const SIGNATURES_MAX: usize = 16;
 
 /// The prefix of a secret that is written as base64.
-pub const WHSEC: &str = "whsec_";
+pub(crate) const WHSEC: &str = "whsec_";
 
 /// The result of a successful verification.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Verification {
+pub(crate) struct Verification {
     /// The scheme.
-    pub scheme: Scheme,
+    pub(crate) scheme: Scheme,
     /// The id of the call, if it is signed, too.
-    pub id: Option<String>,
+    pub(crate) id: Option<String>,
     /// The header of the call's id, if the service has one.
-    pub id_header: &'static str,
+    pub(crate) id_header: &'static str,
     /// A hash of the signed bytes, which identifies them; `None` if nothing is signed.
-    pub mark: Option<[u8; 8]>,
+    pub(crate) mark: Option<[u8; 8]>,
 }
 
 /// Verifies a call.
@@ -44,7 +44,12 @@ pub struct Verification {
 /// # Errors
 ///
 /// The reason for the refusal, without information about the secret.
-pub fn verify(route: &Route, headers: &HeaderMap, body: &[u8], now_ms: i64) -> Result<Verification, &'static str> {
+pub(crate) fn verify(
+    route: &Route,
+    headers: &HeaderMap,
+    body: &[u8],
+    now_ms: i64,
+) -> Result<Verification, &'static str> {
     let call = Verifier { route, headers, body, now_ms };
     let form = match route.scheme {
         Scheme::Form => route.form.as_ref(),
@@ -111,7 +116,7 @@ struct Verifier<'c> {
 }
 
 /// The reason for refusing a call without a known signature.
-pub const NO_SIGNATURE: &str = "it carries no signature of a known scheme";
+pub(crate) const NO_SIGNATURE: &str = "it carries no signature of a known scheme";
 
 const NO_MATCH: &str = "its signature does not match any of the secrets";
 
@@ -238,7 +243,7 @@ impl Verifier<'_> {
 
 /// Returns the keys that a secret can mean. `whsec_…` is base64. Any other secret is used literally, and also decoded
 /// if it is valid base64, as the libraries of both schemes do.
-pub fn standard_keys(secret: &str) -> Vec<Vec<u8>> {
+pub(crate) fn standard_keys(secret: &str) -> Vec<Vec<u8>> {
     if let Some(coded) = secret.strip_prefix(WHSEC) {
         return STANDARD.decode(coded).ok().into_iter().collect();
     }
@@ -247,12 +252,12 @@ pub fn standard_keys(secret: &str) -> Vec<Vec<u8>> {
 }
 
 /// Returns a hash that identifies these signed bytes.
-pub fn mark(scheme: Scheme, message: &[u8]) -> [u8; 8] {
+pub(crate) fn mark(scheme: Scheme, message: &[u8]) -> [u8; 8] {
     let digest = digest(&[&[scheme as u8], message]);
     std::array::from_fn(|n| digest[n])
 }
 
-pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
+pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
         // The length separates the parts.

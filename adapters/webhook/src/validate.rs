@@ -14,16 +14,16 @@ use crate::scheme::{self, Encoding, Form, Message, Scheme};
 use crate::signature::{WHSEC, standard_keys};
 
 /// The minimum length of a secret, in characters.
-pub const SECRET_CHARS_MIN: usize = 8;
+const SECRET_CHARS_MIN: usize = 8;
 
 /// The minimum length of the key in a base64 secret, in bytes.
 const KEY_BYTES_MIN: usize = 16;
 
 /// The maximum number of secrets per route; a rotation needs two.
-pub const SECRETS_MAX: usize = 10;
+const SECRETS_MAX: usize = 10;
 
 /// The maximum number of routes in the section, and in the folder.
-pub const ROUTES_MAX: usize = 500;
+pub(crate) const ROUTES_MAX: usize = 500;
 
 /// The maximum length of a route's name, in characters.
 const NAME_CHARS_MAX: usize = 64;
@@ -43,7 +43,7 @@ const AGES_S: RangeInclusive<u64> = 30..=3_600;
 const REPLAYS_S: RangeInclusive<u64> = 60..=2_592_000;
 
 /// The section's defaults for routes.
-pub struct RouteDefaults {
+pub(crate) struct RouteDefaults {
     secrets: Vec<String>,
     rate_per_minute: u32,
     body_bytes_max: usize,
@@ -53,7 +53,7 @@ pub struct RouteDefaults {
 
 impl RouteDefaults {
     /// Reads the defaults of `config`.
-    pub fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         Self {
             secrets: secrets(config.secret.as_ref(), &config.secrets),
             rate_per_minute: config.rate_per_minute,
@@ -68,7 +68,7 @@ impl RouteDefaults {
     /// # Errors
     ///
     /// One sentence that names the route, the key and the value to write instead.
-    pub fn route(&self, name: &str, route: &RouteConfig) -> Result<Route, String> {
+    pub(crate) fn route(&self, name: &str, route: &RouteConfig) -> Result<Route, String> {
         let subject = || format!("route `{name}`");
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(is_name) {
@@ -220,7 +220,7 @@ fn signature_of(subject: &str, route: &RouteConfig) -> Result<(Scheme, Option<Fo
 /// # Errors
 ///
 /// One sentence that names the key and the value to write instead.
-pub fn check(config: &Config) -> Result<BTreeMap<String, Route>, String> {
+pub(crate) fn check(config: &Config) -> Result<BTreeMap<String, Route>, String> {
     address(config)?;
     let defaults = RouteDefaults::of(config);
     if !defaults.secrets.is_empty() {
@@ -241,7 +241,7 @@ pub fn check(config: &Config) -> Result<BTreeMap<String, Route>, String> {
 }
 
 /// Returns the listen address from `listen` and `port`.
-pub fn address(config: &Config) -> Result<SocketAddr, String> {
+pub(crate) fn address(config: &Config) -> Result<SocketAddr, String> {
     let listen = config.listen.trim().replace("localhost:", "127.0.0.1:");
     let mut address: SocketAddr = listen
         .parse()
