@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::instance::Core;
+use crate::state::Core;
 
 /// The host's functions for an adapter. Cheap to clone; all clones belong to one instance.
 #[derive(Clone)]

@@ -35,6 +35,7 @@ mod macros;
 mod manifest;
 mod not_attached;
 pub mod prelude;
+mod state;
 
 #[expect(unsafe_code, reason = "the only module of the SDK that uses the ABI")]
 mod export;

@@ -20,7 +20,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{DefaultGuard, Interest};
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
-use crate::instance::Core;
+use crate::state::Core;
 
 /// The maximum length of one field's text, in bytes.
 const FIELD_BYTES_MAX: usize = 8 * 1024;
