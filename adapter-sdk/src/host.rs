@@ -121,10 +121,11 @@ impl Host {
             CallError::new("invalid", format!("the payload of `{method}` cannot be serialized as JSON: {error}"))
         })?;
         let (answered, answer) = oneshot::channel();
-        self.core.side().call(method, &payload, move |status, payload| {
+        let on_answer = move |status, payload| {
             // The caller may have stopped waiting for the answer.
             let _ = answered.send((status, payload));
-        });
+        };
+        self.core.host().call(method, &payload, Box::new(on_answer));
         match answer.await {
             Ok((status::OK, payload)) => serde_json::from_slice(&payload).map_err(|error| {
                 CallError::new("invalid", format!("the answer of the host to `{method}` cannot be parsed: {error}"))
@@ -160,7 +161,7 @@ impl Host {
     /// Calls a method without waiting for an answer. Never blocks.
     fn tell(&self, method: &str, payload: &impl Serialize) {
         if let Ok(payload) = serde_json::to_vec(payload) {
-            self.core.side().call(method, &payload, |_, _| {});
+            self.core.host().call(method, &payload, Box::new(|_, _| {}));
         }
     }
 }

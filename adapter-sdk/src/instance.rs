@@ -16,11 +16,12 @@ use hermes_adapter_abi::status;
 use hermes_protocol::{CallError, Envelope, host_method, method};
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use crate::answer::{Answer, Reply};
 use crate::config;
-use crate::dispatch::{Exported, Reply, dispatch};
-use crate::export::{Answer, HostSide};
+use crate::dispatch::{Exported, dispatch};
 use crate::guard::{Guarded, guard};
 use crate::host::Host;
+use crate::host_port::HostPort;
 use crate::logs;
 use crate::state::{AcceptedCall, Core};
 
@@ -65,13 +66,13 @@ fn create_failed(core: &Core, code: &str, sentence: &str) {
     let error = CallError::new(code, sentence);
     let payload = serde_json::to_vec(&error).expect("an error has string keys only");
     // A host of 1.0 does not know the method; nobody waits for the answer.
-    core.side().call(host_method::CREATE_FAILED, &payload, |_, _| {});
+    core.host().call(host_method::CREATE_FAILED, &payload, Box::new(|_, _| {}));
 }
 
 /// Creates an instance from the host's envelope.
 ///
 /// The error is one sentence for the operator, which names the instance and the key.
-pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Seat<A>, String> {
+pub(crate) fn create<A: Exported>(host: Arc<dyn HostPort>, envelope: &[u8]) -> Result<Seat<A>, String> {
     let plugin = A::MANIFEST.id();
     let envelope: Envelope = serde_json::from_slice(envelope)
         .map_err(|error| format!("adapter `{plugin}`: the envelope of the host cannot be parsed: {error}"))?;
@@ -82,7 +83,7 @@ pub(crate) fn create<A: Exported>(side: HostSide, envelope: &[u8]) -> Result<Sea
     logs::forward_panics();
     #[cfg(feature = "log")]
     crate::log_crate::install();
-    let core = Arc::new(Core::new(side, Arc::clone(&instance), envelope.host, envelope.data_dir.map(PathBuf::from)));
+    let core = Arc::new(Core::new(host, Arc::clone(&instance), envelope.host, envelope.data_dir.map(PathBuf::from)));
     let (made, wait_made) = mpsc::sync_channel::<Made<A>>(1);
     let (alive, over) = mpsc::channel::<()>();
     let thread = thread::Builder::new()
@@ -153,7 +154,7 @@ fn thread_name(instance: &str) -> String {
 
 /// Runs the instance's thread from its start to its end.
 fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender<Made<A>>) {
-    let _route = logs::route(core);
+    let _route = logs::route(core.host());
     #[cfg(feature = "multi-thread")]
     let builder = on_threads(A::WORKER_THREADS);
     #[cfg(not(feature = "multi-thread"))]
@@ -198,8 +199,8 @@ fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender
 }
 
 fn runtime(core: &Arc<Core>, mut builder: Builder) -> std::io::Result<Runtime> {
-    // Weak, because the core contains the runtime's handle.
-    let weak = Arc::downgrade(core);
+    // Weak, because the core contains the runtime's handle, and its drop releases the host.
+    let weak = Arc::downgrade(core.host());
     builder
         .enable_time()
         .enable_io()
@@ -207,8 +208,8 @@ fn runtime(core: &Arc<Core>, mut builder: Builder) -> std::io::Result<Runtime> {
         // A crash is attributed by the name of its thread.
         .thread_name(thread_name(core.instance()))
         .on_thread_start(move || {
-            if let Some(core) = weak.upgrade() {
-                logs::route_for_ever(&core);
+            if let Some(host) = weak.upgrade() {
+                logs::route_for_ever(&host);
             }
         })
         .on_thread_stop(logs::end_route)

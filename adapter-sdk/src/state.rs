@@ -20,13 +20,13 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::dispatch::Reply;
-use crate::export::{Answer, HostSide};
+use crate::answer::{Answer, Reply};
 use crate::guard::Guarded;
+use crate::host_port::HostPort;
 
 /// The shared state of the thread, the calls and every [`Host`] of one instance.
 pub(crate) struct Core {
-    side: HostSide,
+    host: Arc<dyn HostPort>,
     instance: Arc<str>,
     info: HostInfo,
     /// The folder of the instance's own files, if the host provides one.
@@ -61,9 +61,9 @@ struct OpenCall {
 }
 
 impl Core {
-    pub(crate) fn new(side: HostSide, instance: Arc<str>, info: HostInfo, data_dir: Option<PathBuf>) -> Self {
+    pub(crate) fn new(host: Arc<dyn HostPort>, instance: Arc<str>, info: HostInfo, data_dir: Option<PathBuf>) -> Self {
         Self {
-            side,
+            host,
             instance,
             info,
             data_dir,
@@ -77,8 +77,8 @@ impl Core {
         }
     }
 
-    pub(crate) fn side(&self) -> &HostSide {
-        &self.side
+    pub(crate) fn host(&self) -> &Arc<dyn HostPort> {
+        &self.host
     }
 
     pub(crate) fn instance(&self) -> &str {

@@ -10,8 +10,9 @@ use abi_stable::prefix_type::WithMetadata;
 use abi_stable::std_types::{RResult, RSlice, RStr};
 use hermes_adapter_abi::{Completion, HostHandle, HostVt, HostVt_Ref, Instance, Status};
 
-use super::host_side::completion;
-use super::{Answer, vtable};
+use super::pointers::{answer, completion};
+use super::vtable;
+use crate::answer::Answer;
 use crate::dispatch::Exported;
 use crate::guard::guard;
 
@@ -77,7 +78,13 @@ impl Loaded {
         done: impl FnOnce(Status, Vec<u8>) + Send + 'static,
     ) {
         self.with(|instance| {
-            (instance.vtable.call())(instance.this, id, RStr::from(method), RSlice::from(payload), completion(done));
+            (instance.vtable.call())(
+                instance.this,
+                id,
+                RStr::from(method),
+                RSlice::from(payload),
+                completion(Box::new(done)),
+            );
         });
     }
 
@@ -86,7 +93,7 @@ impl Loaded {
     }
 
     pub(crate) fn shutdown(&self, deadline: Duration, done: impl FnOnce(Status, Vec<u8>) + Send + 'static) {
-        self.with(|instance| (instance.vtable.shutdown())(instance.this, millis(deadline), completion(done)));
+        self.with(|instance| (instance.vtable.shutdown())(instance.this, millis(deadline), completion(Box::new(done))));
     }
 
     /// Destroys the instance and returns the result of `destroy`; 0 if it was destroyed earlier.
@@ -125,7 +132,7 @@ unsafe fn port<'call>(ctx: *const c_void) -> &'call Port {
 
 /// `[any-thread & !released]`
 extern "C" fn call(ctx: *const c_void, method: RStr<'_>, payload: RSlice<'_, u8>, reply: Completion) {
-    let answer = Answer::new(reply);
+    let answer = answer(reply);
     let _ = guard(|| {
         // SAFETY: the adapter's side calls with its own handle, before it releases it.
         let port = unsafe { port(ctx) };

@@ -11,8 +11,9 @@ use hermes_adapter_abi::{
     AdapterMod, AdapterMod_Ref, Completion, HostHandle, Instance, InstanceVt, InstanceVt_Ref, status,
 };
 
-use super::{Answer, HostSide};
-use crate::dispatch::{Exported, Reply};
+use super::pointers::{answer, host_port};
+use crate::answer::Reply;
+use crate::dispatch::Exported;
 use crate::guard::guard;
 use crate::instance::{self, Destroyed, Seat};
 
@@ -79,8 +80,8 @@ extern "C" fn check_config<A: Exported>(config: RSlice<'_, u8>) -> RString {
 
 /// Creates an instance. Takes ownership of `host` in any case. `[any-thread & loaded]`
 extern "C" fn create<A: Exported>(host: HostHandle, envelope: RSlice<'_, u8>) -> RResult<Instance, RString> {
-    let side = HostSide::new(host);
-    match guard(|| instance::create::<A>(side, envelope.as_slice())) {
+    let host = host_port(host);
+    match guard(|| instance::create::<A>(host, envelope.as_slice())) {
         Ok(Ok(seat)) => ROk(Instance {
             this: Box::into_raw(Box::new(seat)).cast(),
             vtable: InstanceVt_Ref(Vtables::<A>::INSTANCE.as_prefix()),
@@ -108,7 +109,7 @@ extern "C" fn call<A: Exported>(
     payload: RSlice<'_, u8>,
     reply: Completion,
 ) {
-    let answer = Answer::new(reply);
+    let answer = answer(reply);
     // On a panic the answer is dropped, which answers DROPPED.
     let _ = guard(|| {
         // SAFETY: the host calls with an instance of this vtable that is not destroyed.
@@ -130,7 +131,7 @@ extern "C" fn cancel<A: Exported>(this: *mut c_void, id: u64) {
 
 /// Shuts the instance down; never blocks. `[any-thread & started]`
 extern "C" fn shutdown<A: Exported>(this: *mut c_void, deadline_ms: u64, reply: Completion) {
-    let answer = Answer::new(reply);
+    let answer = answer(reply);
     let _ = guard(|| {
         // SAFETY: the host calls with an instance of this vtable that is not destroyed.
         match unsafe { seat::<A>(this) } {

@@ -10,8 +10,8 @@ use hermes_conformance::Memory;
 use hermes_protocol::{CallError, Event, host_method};
 use serde_json::{Map, Value, json};
 
-use crate::dispatch::Reply;
-use crate::export::{Answer, MockPort};
+use crate::answer::{Answer, Reply};
+use crate::export::MockPort;
 
 /// A call of the adapter to its host.
 #[derive(Clone, Debug, PartialEq)]
