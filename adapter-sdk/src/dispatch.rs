@@ -25,7 +25,7 @@ use crate::answer::Reply;
 use crate::manifest::{self, Names, TURN_EVENT};
 
 /// A running call of the author's code.
-pub(crate) type Answering = Pin<Box<dyn Future<Output = Reply> + Send>>;
+pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// An adapter type, as `export_adapter!` describes it.
 pub trait Exported: Adapter {
@@ -67,7 +67,7 @@ pub trait Part<A: Adapter> {
 }
 
 /// A dispatched call; opaque outside of the SDK.
-pub struct Call(pub(crate) Answering);
+pub struct Call(pub(crate) ReplyFuture);
 
 impl<A: Adapter> Parts<A> for () {
     const NAMES: &'static Names = &Names { head: &[], tail: None };
@@ -86,7 +86,7 @@ impl<A: Adapter, P: Part<A>, Rest: Parts<A>> Parts<A> for (P, Rest) {
 }
 
 /// Starts one call.
-pub(crate) fn dispatch<A: Exported>(adapter: &Arc<A>, method: &str, payload: &[u8]) -> Answering {
+pub(crate) fn dispatch<A: Exported>(adapter: &Arc<A>, method: &str, payload: &[u8]) -> ReplyFuture {
     let adapter_ = Arc::clone(adapter);
     let known = match method {
         method::CONNECT => Some(plain(async move { Reply::empty(adapter_.connect().await) })),

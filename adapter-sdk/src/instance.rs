@@ -19,11 +19,11 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::answer::{Answer, Reply};
 use crate::config;
 use crate::dispatch::{Exported, dispatch};
-use crate::guard::{Guarded, guard};
+use crate::guard::{PanicBarrier, guard};
 use crate::host::Host;
 use crate::host_port::HostPort;
 use crate::logs;
-use crate::state::{AcceptedCall, Core};
+use crate::state::{AcceptedCall, InstanceState};
 
 /// The time limit of `new`.
 const NEW_DEADLINE: Duration = Duration::from_secs(1);
@@ -35,8 +35,8 @@ const PAYLOAD_BYTES_MAX: usize = 8 * 1024 * 1024;
 const BLOCKING_GRACE_MAX: Duration = Duration::from_secs(1);
 
 /// The host's handle on an instance.
-pub(crate) struct Seat<A> {
-    core: Arc<Core>,
+pub(crate) struct InstanceHandle<A> {
+    state: Arc<InstanceState>,
     runtime: Handle,
     adapter: Weak<A>,
     thread: JoinHandle<()>,
@@ -45,16 +45,16 @@ pub(crate) struct Seat<A> {
 }
 
 /// The result of `destroy`.
-pub(crate) enum Destroyed<A> {
+pub(crate) enum DestroyResult<A> {
     Joined,
-    Stuck(Box<Seat<A>>),
+    Stuck(Box<InstanceHandle<A>>),
 }
 
-/// The result of `new` for the seat.
-type Made<A> = Result<(Handle, Weak<A>), Unmade>;
+/// The result of `new` for the handle.
+type Creation<A> = Result<(Handle, Weak<A>), CreateError>;
 
 /// The reason for a missing instance.
-enum Unmade {
+enum CreateError {
     /// `new` panicked.
     Panicked(String),
     /// The thread or its runtime failed to start.
@@ -62,17 +62,17 @@ enum Unmade {
 }
 
 /// Reports the failure of `create` to the host under `code`.
-fn create_failed(core: &Core, code: &str, sentence: &str) {
+fn create_failed(state: &InstanceState, code: &str, sentence: &str) {
     let error = CallError::new(code, sentence);
     let payload = serde_json::to_vec(&error).expect("an error has string keys only");
     // A host of 1.0 does not know the method; nobody waits for the answer.
-    core.host().call(host_method::CREATE_FAILED, &payload, Box::new(|_, _| {}));
+    state.host().call(host_method::CREATE_FAILED, &payload, Box::new(|_, _| {}));
 }
 
 /// Creates an instance from the host's envelope.
 ///
 /// The error is one sentence for the operator, which names the instance and the key.
-pub(crate) fn create<A: Exported>(host: Arc<dyn HostPort>, envelope: &[u8]) -> Result<Seat<A>, String> {
+pub(crate) fn create<A: Exported>(host: Arc<dyn HostPort>, envelope: &[u8]) -> Result<InstanceHandle<A>, String> {
     let plugin = A::MANIFEST.id();
     let envelope: Envelope = serde_json::from_slice(envelope)
         .map_err(|error| format!("adapter `{plugin}`: the envelope of the host cannot be parsed: {error}"))?;
@@ -83,31 +83,32 @@ pub(crate) fn create<A: Exported>(host: Arc<dyn HostPort>, envelope: &[u8]) -> R
     logs::forward_panics();
     #[cfg(feature = "log")]
     crate::log_crate::install();
-    let core = Arc::new(Core::new(host, Arc::clone(&instance), envelope.host, envelope.data_dir.map(PathBuf::from)));
-    let (made, wait_made) = mpsc::sync_channel::<Made<A>>(1);
+    let state =
+        Arc::new(InstanceState::new(host, Arc::clone(&instance), envelope.host, envelope.data_dir.map(PathBuf::from)));
+    let (created, wait_created) = mpsc::sync_channel::<Creation<A>>(1);
     let (alive, over) = mpsc::channel::<()>();
     let thread = thread::Builder::new()
         .name(thread_name(&instance))
         .spawn({
-            let core = Arc::clone(&core);
+            let state = Arc::clone(&state);
             move || {
-                body::<A>(&core, config, made);
-                drop(core);
+                body::<A>(&state, config, created);
+                drop(state);
                 drop(alive);
             }
         })
         .map_err(|error| format!("instance `{instance}` of adapter `{plugin}`: cannot start a thread: {error}"))?;
 
-    match wait_made.recv_timeout(NEW_DEADLINE) {
-        Ok(Ok((runtime, adapter))) => Ok(Seat { core, runtime, adapter, thread, over: Mutex::new(over) }),
-        Ok(Err(unmade)) => {
-            let (code, sentence) = match unmade {
-                Unmade::Panicked(message) => ("panic", format!("panic in `new`: {message}")),
-                Unmade::Failed(sentence) => ("refused", sentence),
+    match wait_created.recv_timeout(NEW_DEADLINE) {
+        Ok(Ok((runtime, adapter))) => Ok(InstanceHandle { state, runtime, adapter, thread, over: Mutex::new(over) }),
+        Ok(Err(error)) => {
+            let (code, sentence) = match error {
+                CreateError::Panicked(message) => ("panic", format!("panic in `new`: {message}")),
+                CreateError::Failed(sentence) => ("refused", sentence),
             };
-            create_failed(&core, code, &sentence);
-            // Dropping the core releases the host's handle.
-            drop(core);
+            create_failed(&state, code, &sentence);
+            // Dropping the state releases the host's handle.
+            drop(state);
             // Waiting for the thread releases the host's handle before the answer, within a limit.
             if over.recv_timeout(NEW_DEADLINE) == Err(mpsc::RecvTimeoutError::Disconnected) {
                 let _ = thread.join();
@@ -116,8 +117,8 @@ pub(crate) fn create<A: Exported>(host: Arc<dyn HostPort>, envelope: &[u8]) -> R
         }
         Err(_) => {
             // An instance that is created too late sees this cancellation and ends by itself.
-            core.stopping().cancel();
-            create_failed(&core, "late", "`new` did not return in time");
+            state.stopping().cancel();
+            create_failed(&state, "late", "`new` did not return in time");
             Err(format!(
                 "instance `{instance}` of adapter `{plugin}`: `new` did not return within {} ms; move slow work to `connect`",
                 NEW_DEADLINE.as_millis()
@@ -153,60 +154,60 @@ fn thread_name(instance: &str) -> String {
 }
 
 /// Runs the instance's thread from its start to its end.
-fn body<A: Exported>(core: &Arc<Core>, config: A::Config, made: mpsc::SyncSender<Made<A>>) {
-    let _route = logs::route(core.host());
+fn body<A: Exported>(state: &Arc<InstanceState>, config: A::Config, created: mpsc::SyncSender<Creation<A>>) {
+    let _route = logs::route(state.host());
     #[cfg(feature = "multi-thread")]
     let builder = on_threads(A::WORKER_THREADS);
     #[cfg(not(feature = "multi-thread"))]
     let builder = Builder::new_current_thread();
-    let runtime = match runtime(core, builder) {
+    let runtime = match runtime(state, builder) {
         Ok(runtime) => runtime,
         Err(error) => {
             // A creator that is gone has reported its own error.
-            let _ = made.send(Err(Unmade::Failed(format!("cannot start the async runtime: {error}"))));
+            let _ = created.send(Err(CreateError::Failed(format!("cannot start the async runtime: {error}"))));
             return;
         }
     };
-    core.set_runtime(runtime.handle().clone());
+    state.set_runtime(runtime.handle().clone());
 
     let live = guard(|| {
         runtime.block_on(async {
-            let adapter = match guard(|| A::new(config, Host::new(Arc::clone(core)))) {
+            let adapter = match guard(|| A::new(config, Host::new(Arc::clone(state)))) {
                 Ok(adapter) => Arc::new(adapter),
                 Err(message) => {
-                    let _ = made.send(Err(Unmade::Panicked(message)));
+                    let _ = created.send(Err(CreateError::Panicked(message)));
                     return None;
                 }
             };
-            if made.send(Ok((runtime.handle().clone(), Arc::downgrade(&adapter)))).is_err() {
+            if created.send(Ok((runtime.handle().clone(), Arc::downgrade(&adapter)))).is_err() {
                 return Some(adapter);
             }
-            core.stopping().cancelled().await;
-            core.close();
-            core.wait_idle().await;
+            state.stopping().cancelled().await;
+            state.close();
+            state.wait_idle().await;
             Some(adapter)
         })
     });
-    core.close();
-    let grace = core.shutdown_deadline().min(BLOCKING_GRACE_MAX);
+    state.close();
+    let grace = state.shutdown_deadline().min(BLOCKING_GRACE_MAX);
     if let Err(message) = guard(|| runtime.shutdown_timeout(grace)) {
-        core.poison("the end of a task", &message);
+        state.poison("the end of a task", &message);
     }
     if let Err(message) = guard(|| drop(live)) {
-        core.poison("the adapter's `drop`", &message);
+        state.poison("the adapter's `drop`", &message);
     }
-    core.over();
+    state.over();
 }
 
-fn runtime(core: &Arc<Core>, mut builder: Builder) -> std::io::Result<Runtime> {
-    // Weak, because the core contains the runtime's handle, and its drop releases the host.
-    let weak = Arc::downgrade(core.host());
+fn runtime(state: &Arc<InstanceState>, mut builder: Builder) -> std::io::Result<Runtime> {
+    // Weak, because the state contains the runtime's handle, and its drop releases the host.
+    let weak = Arc::downgrade(state.host());
     builder
         .enable_time()
         .enable_io()
         .max_blocking_threads(16)
         // A crash is attributed by the name of its thread.
-        .thread_name(thread_name(core.instance()))
+        .thread_name(thread_name(state.instance()))
         .on_thread_start(move || {
             if let Some(host) = weak.upgrade() {
                 logs::route_for_ever(&host);
@@ -227,7 +228,7 @@ fn on_threads(count: usize) -> Builder {
     builder
 }
 
-impl<A: Exported> Seat<A> {
+impl<A: Exported> InstanceHandle<A> {
     /// Starts a call. Never blocks.
     pub(crate) fn call(&self, id: u64, method: &str, payload: &[u8], answer: Answer) {
         if method.len() > METHOD_BYTES_MAX || payload.len() > PAYLOAD_BYTES_MAX {
@@ -237,7 +238,7 @@ impl<A: Exported> Seat<A> {
             answer.fire(Reply::error(status::ERR, "invalid", sentence));
             return;
         }
-        let Some(call) = self.core.accept(id, answer) else { return };
+        let Some(call) = self.state.accept(id, answer) else { return };
         let adapter = Weak::clone(&self.adapter);
         let method = method.to_owned();
         let payload = payload.to_vec();
@@ -249,30 +250,30 @@ impl<A: Exported> Seat<A> {
 
     /// Drops the future of call `id` at its next await.
     pub(crate) fn cancel(&self, id: u64) {
-        self.core.cancel(id);
+        self.state.cancel(id);
     }
 
     /// Shuts the instance down; `answer` is fired when its thread has ended. Never blocks.
     pub(crate) fn shutdown(&self, deadline_ms: u64, answer: Answer) {
-        self.core.shut_down(deadline_ms, answer);
+        self.state.shut_down(deadline_ms, answer);
     }
 
     /// Waits for the end of the thread, at most `deadline`.
-    pub(crate) fn destroy(self: Box<Self>, deadline: Duration) -> Destroyed<A> {
-        self.core.close();
-        self.core.stopping().cancel();
+    pub(crate) fn destroy(self: Box<Self>, deadline: Duration) -> DestroyResult<A> {
+        self.state.close();
+        self.state.stopping().cancel();
         if self.thread.thread().id() == thread::current().id() {
             // The thread cannot wait for itself.
-            return Destroyed::Stuck(self);
+            return DestroyResult::Stuck(self);
         }
         let waited = self.over.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(deadline);
         if waited == Err(mpsc::RecvTimeoutError::Timeout) {
-            self.core.give_up();
-            return Destroyed::Stuck(self);
+            self.state.give_up();
+            return DestroyResult::Stuck(self);
         }
         // The body has ended and is guarded; only the thread's local storage remains.
         let _ = self.thread.join();
-        Destroyed::Joined
+        DestroyResult::Joined
     }
 }
 
@@ -283,26 +284,26 @@ async fn answer_call<A: Exported>(
     method: String,
     payload: Vec<u8>,
 ) -> Option<Reply> {
-    let core = call.core();
+    let state = call.state();
     // A long-running call ends with a panic elsewhere, so that the host learns of it
     // immediately. Other calls run to their end, because a half-sent message is worse than
     // a late answer.
     let lasting = matches!(method.as_str(), method::CONNECT | method::RUN);
     let place = format!("`{method}`");
     let adapter = adapter.upgrade()?;
-    let work = Guarded::new(
+    let work = PanicBarrier::new(
         Box::pin(async move { dispatch(&adapter, &method, &payload).await }),
-        core.poisons("the end of a call"),
+        state.poisons("the end of a call"),
     );
     tokio::select! {
         biased;
         () = call.cancel_token().cancelled() => None,
-        () = core.poisoned().cancelled(), if lasting => Some(core.panic_reply(status::PANIC)),
+        () = state.poisoned().cancelled(), if lasting => Some(state.panic_reply(status::PANIC)),
         end = work => match end {
             Ok(reply) => Some(reply),
             Err(message) => {
-                core.poison(&place, &message);
-                Some(core.panic_reply(status::PANIC))
+                state.poison(&place, &message);
+                Some(state.panic_reply(status::PANIC))
             }
         },
     }

@@ -21,11 +21,11 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::{Answer, Reply};
-use crate::guard::Guarded;
+use crate::guard::PanicBarrier;
 use crate::host_port::HostPort;
 
 /// The shared state of the thread, the calls and every [`Host`] of one instance.
-pub(crate) struct Core {
+pub(crate) struct InstanceState {
     host: Arc<dyn HostPort>,
     instance: Arc<str>,
     info: HostInfo,
@@ -60,7 +60,7 @@ struct OpenCall {
     answer: Answer,
 }
 
-impl Core {
+impl InstanceState {
     pub(crate) fn new(host: Arc<dyn HostPort>, instance: Arc<str>, info: HostInfo, data_dir: Option<PathBuf>) -> Self {
         Self {
             host,
@@ -103,7 +103,7 @@ impl Core {
         &self.poisoned
     }
 
-    /// Sets the runtime of [`Core::spawn`]; called once, before a `Host` exists.
+    /// Sets the runtime of [`InstanceState::spawn`]; called once, before a `Host` exists.
     pub(crate) fn set_runtime(&self, runtime: Handle) {
         let _ = self.runtime.set(runtime);
     }
@@ -115,15 +115,15 @@ impl Core {
 
     /// Runs `work` until it ends or the instance ends.
     pub(crate) fn spawn(self: &Arc<Self>, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let core = Arc::clone(self);
+        let state = Arc::clone(self);
         let runtime = self.runtime.get().expect("the runtime is there before a Host is handed out");
         runtime.spawn(async move {
-            let work = Guarded::new(work, core.poisons("the end of a task"));
+            let work = PanicBarrier::new(work, state.poisons("the end of a task"));
             tokio::select! {
                 biased;
-                () = core.stop.cancelled() => {}
+                () = state.stop.cancelled() => {}
                 end = work => if let Err(message) = end {
-                    core.poison("a task", &message);
+                    state.poison("a task", &message);
                 }
             }
         });
@@ -137,8 +137,8 @@ impl Core {
 
     /// Returns `poison` as a callback.
     pub(crate) fn poisons(self: &Arc<Self>, place: &'static str) -> impl FnMut(String) + Send + Unpin + use<> {
-        let core = Arc::clone(self);
-        move |message| core.poison(place, &message)
+        let state = Arc::clone(self);
+        move |message| state.poison(place, &message)
     }
 
     /// Returns the error that names the first panic.
@@ -165,7 +165,7 @@ impl Core {
         } else if let Entry::Vacant(place) = calls.open.entry(id) {
             let cancel = self.stop.child_token();
             place.insert(OpenCall { cancel: cancel.clone(), answer });
-            return Some(AcceptedCall { core: Arc::clone(self), id, cancel, reply: None });
+            return Some(AcceptedCall { state: Arc::clone(self), id, cancel, reply: None });
         } else {
             Reply::error(status::ERR, "invalid", format!("call id {id} is in use"))
         };
@@ -251,15 +251,15 @@ impl Core {
 
 /// A call in `Calls::open`, which ends when this value is dropped.
 pub(crate) struct AcceptedCall {
-    core: Arc<Core>,
+    state: Arc<InstanceState>,
     id: u64,
     cancel: CancellationToken,
     reply: Option<Reply>,
 }
 
 impl AcceptedCall {
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
+    pub(crate) fn state(&self) -> &Arc<InstanceState> {
+        &self.state
     }
 
     /// Returns the token that is cancelled with the call.
@@ -275,6 +275,6 @@ impl AcceptedCall {
 
 impl Drop for AcceptedCall {
     fn drop(&mut self) {
-        self.core.end(self.id, self.reply.take());
+        self.state.end(self.id, self.reply.take());
     }
 }

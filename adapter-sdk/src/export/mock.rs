@@ -28,16 +28,16 @@ pub(crate) trait MockPort: Send + Sync + 'static {
 type Port = Arc<dyn MockPort>;
 
 /// A created instance.
-pub(crate) struct Loaded {
+pub(crate) struct MockInstance {
     /// `None` after the instance is destroyed.
     instance: RwLock<Option<Instance>>,
 }
 
 // SAFETY: the contract makes `call`, `cancel` and `shutdown` callable from any thread, and
 // the lock keeps `destroy` apart from them; `this` is opaque here.
-unsafe impl Send for Loaded {}
+unsafe impl Send for MockInstance {}
 // SAFETY: as above.
-unsafe impl Sync for Loaded {}
+unsafe impl Sync for MockInstance {}
 
 /// Returns the manifest, through the root module.
 pub(crate) fn manifest<A: Exported>() -> String {
@@ -56,15 +56,15 @@ pub(crate) fn check_config<A: Exported>(config: &[u8]) -> String {
 }
 
 /// Creates an instance, through the root module.
-pub(crate) fn create<A: Exported>(port: Port, envelope: &[u8]) -> Result<Loaded, String> {
+pub(crate) fn create<A: Exported>(port: Port, envelope: &[u8]) -> Result<MockInstance, String> {
     let handle = HostHandle { ctx: Box::into_raw(Box::new(port)).cast_const().cast(), vtable: Mock::vtable() };
     match (vtable::root::<A>().create())(handle, RSlice::from(envelope)) {
-        RResult::ROk(instance) => Ok(Loaded { instance: RwLock::new(Some(instance)) }),
+        RResult::ROk(instance) => Ok(MockInstance { instance: RwLock::new(Some(instance)) }),
         RResult::RErr(sentence) => Err(sentence.into_string()),
     }
 }
 
-impl Loaded {
+impl MockInstance {
     fn with<T>(&self, work: impl FnOnce(&Instance) -> T) -> Option<T> {
         self.instance.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(work)
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!
-//! * `Instance.this` is a `Box<Seat<A>>` of this library. `create` makes it, and a
+//! * `Instance.this` is a `Box<InstanceHandle<A>>` of this library. `create` makes it, and a
 //!   `destroy` that returns 0 frees it. Until then it may be used from any thread.
 //! * A `HostHandle` is valid until its `release`, which is called exactly once, when the
 //!   last owner of its `HostPort` is dropped. `create` takes ownership of it even on failure.
@@ -19,5 +19,5 @@ mod vtable;
 
 pub use abi_stable::library::LibHeader;
 #[cfg(feature = "testing")]
-pub(crate) use mock::{Loaded, MockPort, check_config, config_schema, create, manifest};
+pub(crate) use mock::{MockInstance, MockPort, check_config, config_schema, create, manifest};
 pub use vtable::lib_header;
