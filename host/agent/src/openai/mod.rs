@@ -4,24 +4,24 @@
 //! output is retried a few times. After the first piece it is never retried, because the chat would then show
 //! two beginnings.
 //!
-//! * [`steps`]: the course of a turn from its first request to its last answer.
-//! * [`asking`]: one request, repeated until it is answered.
-//! * [`calls`]: the execution of the tool calls of an answer.
+//! * [`turn`]: the course of a turn from its first request to its last answer.
+//! * [`completion`]: one request, repeated until it is answered.
+//! * [`tool_round`]: the execution of the tool calls of an answer.
 //! * [`request`]: the body of a request.
-//! * [`read`]: the reader of responses in all their forms.
+//! * [`response`]: the reader of responses in all their forms.
 //! * [`wire`]: the parser for answers and the writer for histories.
-//! * [`habits`]: learned properties of models.
+//! * [`learned`]: learned properties of models.
 //! * [`pictures`]: pictures for models that accept them.
-//! * [`failure`]: the failures and their sentences.
+//! * [`error`]: the errors and their sentences.
 
-mod asking;
-mod calls;
-mod failure;
-mod habits;
+mod completion;
+mod error;
+mod learned;
 mod pictures;
-mod read;
 mod request;
-mod steps;
+mod response;
+mod tool_round;
+mod turn;
 pub(crate) mod wire;
 
 use std::collections::BTreeSet;
@@ -36,8 +36,8 @@ use hermes_adapter_net::{ClientOptions, http_client};
 use hermes_core::context::TurnContext;
 use tokio_util::sync::CancellationToken;
 
-use self::habits::AllHabits;
-use self::steps::{Steps, Talk};
+use self::learned::AllHabits;
+use self::turn::{Steps, Talk};
 use crate::tools::Toolbox;
 use crate::{
     AgentConfig, AgentRuntime, BuildError, EventSink, LeftRunning, LeftSomewhere, Timeouts, TurnOutcome, TurnRequest,

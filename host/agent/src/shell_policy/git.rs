@@ -1,6 +1,6 @@
 //! Judgement of Git commands by their global options and operands.
 
-use super::judge::{ARGUMENTS, Input, Judge, is_name};
+use super::evaluator::{ARGUMENTS, Input, Judge, is_name};
 use super::programs;
 use super::word::Word;
 

@@ -1,6 +1,6 @@
 //! Judgement of interpreters, package managers and build tools. They may run files of the working folder only.
 
-use super::judge::{ARGUMENTS, Input, Judge, is_name};
+use super::evaluator::{ARGUMENTS, Input, Judge, is_name};
 use super::programs;
 use super::word::Word;
 

@@ -8,22 +8,22 @@
 //! The policy is not a sandbox. A program of the working folder runs without approval and has all rights of its
 //! user.
 
+mod evaluator;
 mod git;
-mod judge;
 mod language;
-mod named;
 mod parse;
 mod paths;
+mod patterns;
 mod programs;
 mod remote;
+mod scripts;
 mod special;
-mod texts;
 mod word;
 
 #[cfg(test)]
 mod tests;
 
-use judge::Judge;
+use evaluator::Judge;
 use word::{UNKNOWN, Word};
 
 /// Characters of a dangerous command shown before the reason.
@@ -32,7 +32,7 @@ const SHOWN_CHARS_MAX: usize = 80;
 /// The settings of a policy.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// Patterns of the operator, in the syntax of `named.rs`.
+    /// Patterns of the operator, in the syntax of `patterns.rs`.
     pub patterns: Vec<String>,
     /// Folder of the host, absolute.
     pub host_home: String,

@@ -496,5 +496,5 @@ fn fits(part: &str, name: &str, glob: bool) -> bool {
         let begin = part.split(['*', '?', '[']).next().unwrap_or_default();
         return name.starts_with(begin);
     }
-    super::named::matches(part, name)
+    super::patterns::matches(part, name)
 }

@@ -1,7 +1,7 @@
 //! Programs that access other machines: transfers, remote shells, databases and clouds.
 
-use super::judge::{ARGUMENTS, Judge, is_name};
-use super::texts;
+use super::evaluator::{ARGUMENTS, Judge, is_name};
+use super::scripts;
 use super::word::Word;
 
 /// Options of curl without a value, as letters.
@@ -175,7 +175,7 @@ impl Judge<'_> {
     }
 
     fn statement(&mut self, text: &str) {
-        if !texts::sql_reads(text) {
+        if !scripts::sql_reads(text) {
             self.ask(CHANGES);
         }
     }

@@ -1,10 +1,10 @@
 //! Programs whose arguments the table cannot describe: shell built-ins, programs that run another one, and
 //! programs that work on files.
 
-use super::judge::{ARGUMENTS, Input, Judge, is_name};
+use super::evaluator::{ARGUMENTS, Input, Judge, is_name};
 use super::parse::Command;
 use super::word::Word;
-use super::{named, programs, shown, texts};
+use super::{patterns, programs, scripts, shown};
 
 /// Options with which an interpreter needs no script.
 pub const TELLS: [&str; 7] = ["--test", "--version", "v", "-v", "-V", "version", "-version"];
@@ -150,7 +150,7 @@ impl Judge<'_> {
             "service" => operands.len() == 2 && text(1) == "status" || text(0) == "--status-all",
             "jq" | "yq" => {
                 operands.iter().skip(1).for_each(|word| self.read(&here, word, false));
-                operands.first().map_or(name == "jq", |filter| texts::jq_reads(&filter.text))
+                operands.first().map_or(name == "jq", |filter| scripts::jq_reads(&filter.text))
             }
             // A plus sign starts an editor command.
             "less" => {
@@ -314,7 +314,7 @@ impl Judge<'_> {
     fn applied(&mut self, words: &[Word], inside: bool) {
         let Some((name, args)) = words.split_first() else { return self.ask(ARGUMENTS) };
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
-        if let Some(hit) = named::find(&self.rules.patterns, &name.text, args) {
+        if let Some(hit) = patterns::find(&self.rules.patterns, &name.text, args) {
             self.text = shown(words);
             return self.named(&hit.label, &hit.why);
         }
@@ -533,7 +533,8 @@ impl Judge<'_> {
             }
             scripts.push(files.remove(0));
         }
-        let edits = |script: &&Word| script.known && (!script.glob || script.quoted) && texts::sed_edits(&script.text);
+        let edits =
+            |script: &&Word| script.known && (!script.glob || script.quoted) && scripts::sed_edits(&script.text);
         if !scripts.iter().all(edits) {
             self.ask("a sed program may run commands or write files");
         }
@@ -566,7 +567,7 @@ impl Judge<'_> {
             }
         }
         let Some((program, files)) = args.get(at..).and_then(<[Word]>::split_first) else { return self.ask(ARGUMENTS) };
-        if !program.known || program.glob && !program.quoted || !texts::awk_prints(&program.text) {
+        if !program.known || program.glob && !program.quoted || !scripts::awk_prints(&program.text) {
             return self.ask("an awk program may run commands or write files");
         }
         files.iter().for_each(|word| self.read(&here, word, false));

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::calls::Calls;
 use super::json::Join;
-use super::thoughts::{Split, Thoughts};
-use crate::openai::failure::Trouble;
+use super::reasoning::{Split, Thoughts};
+use crate::openai::error::Trouble;
 
 /// Longest text, and longest reasoning, of one answer in bytes.
 pub(in crate::openai) const ANSWER_BYTES_MAX: usize = 1024 * 1024;

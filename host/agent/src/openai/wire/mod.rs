@@ -9,7 +9,7 @@
 //! * [`json`]: JSON with the common errors of servers.
 //! * [`answer`]: the answer received so far.
 //! * [`calls`]: the tool calls of an answer.
-//! * [`thoughts`]: reasoning inside of the text.
+//! * [`reasoning`]: reasoning inside of the text.
 //! * [`history`]: the messages of a request.
 //!
 //! Recorded answers, with their expected results, are in `tests/openai/shapes`.
@@ -19,5 +19,5 @@ pub(super) mod calls;
 pub(super) mod decode;
 pub(super) mod history;
 pub(crate) mod json;
+pub(super) mod reasoning;
 pub(super) mod stream;
-pub(super) mod thoughts;

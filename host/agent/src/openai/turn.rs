@@ -12,9 +12,9 @@ use hermes_protocol::Usage;
 use tokio_util::sync::CancellationToken;
 
 use super::Model;
-use super::asking::Asking;
-use super::calls::Round;
-use super::failure::Trouble;
+use super::completion::Asking;
+use super::error::Trouble;
+use super::tool_round::Round;
 use super::wire::answer::{Answer, End};
 use crate::tools::delegate::{Delegate, Delegated, HELPER, ITERATIONS_MAX};
 use crate::tools::{ToolCall, ToolSide, Toolbox};

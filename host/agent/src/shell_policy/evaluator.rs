@@ -5,7 +5,7 @@ use super::parse::{self, Command, Redirect, Simple};
 use super::paths::{self, Folders, Places, Why};
 use super::programs::{self, Arg, Spec, Value};
 use super::word::{Values, Word};
-use super::{Danger, Rules, named, shown, shown_text, special};
+use super::{Danger, Rules, patterns, shown, shown_text, special};
 
 /// Simple commands to judge, including wrapped ones.
 const COMMANDS_MAX: usize = 256;
@@ -178,7 +178,7 @@ impl<'r> Judge<'r> {
         let danger = lines.take(COMMANDS_MAX).find_map(|line| {
             let words: Vec<Word> = line.split_whitespace().take(WORDS_MAX).map(Word::plain).collect();
             let (name, args) = words.split_first()?;
-            named::find(&self.rules.patterns, &name.text, args).map(|hit| (shown(&words), hit.why))
+            patterns::find(&self.rules.patterns, &name.text, args).map(|hit| (shown(&words), hit.why))
         });
         match danger {
             Some((text, danger)) => {
@@ -334,7 +334,7 @@ impl<'r> Judge<'r> {
             self.named("hermes-host", "it controls the host that runs this agent");
             return;
         }
-        if let Some(hit) = named::find(&self.rules.patterns, base, args) {
+        if let Some(hit) = patterns::find(&self.rules.patterns, base, args) {
             self.named(&hit.label, &hit.why);
             return;
         }

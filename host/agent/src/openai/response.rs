@@ -11,7 +11,7 @@ use hermes_adapter_net::reqwest::Response;
 use hermes_adapter_net::reqwest::header::CONTENT_ENCODING;
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::Trouble;
+use super::error::Trouble;
 use super::wire::answer::{Answer, End};
 use super::wire::decode::{Decoder, START_BYTES};
 use super::wire::json;

@@ -11,11 +11,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Model;
 use super::Timeouts;
-use super::failure::Trouble;
-use super::habits::room_of_window;
+use super::error::Trouble;
+use super::learned::room_of_window;
 use super::pictures::Pictures;
-use super::read::{self, Patience};
 use super::request::{self, Body, Extras, Form, Offer};
+use super::response::{self, Patience};
 use super::wire::answer::{Answer, End};
 use super::wire::history::Shape;
 use crate::tools::Toolbox;
@@ -248,7 +248,7 @@ impl Model {
         let no_answer = |_| Trouble::NoAnswer { after: patience.first_byte };
         let response = timeout_at(patience.first, send).await.map_err(no_answer)?.map_err(NetError::from)?;
         if response.status().is_success() {
-            return read::read(response, answer, events, patience).await;
+            return response::read(response, answer, events, patience).await;
         }
         Err(refused(response, patience).await)
     }
@@ -281,7 +281,7 @@ async fn show_reasoning(answer: &mut Answer, events: &EventSink) {
 async fn refused(response: Response, patience: Patience) -> Trouble {
     let status = response.status().as_u16();
     let wait = retry_after::from_headers(response.headers());
-    let start = read::read_start(response, ERROR_BYTES_MAX, patience).await;
+    let start = response::read_start(response, ERROR_BYTES_MAX, patience).await;
     Trouble::of_status(status, wait, &start)
 }
 
