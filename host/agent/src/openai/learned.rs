@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::wire::answer::Answer;
-use super::wire::history::Shape;
+use super::wire::shape::MessageShape;
 
 /// Models that are remembered.
 const MODELS_MAX: usize = 256;
@@ -26,9 +26,9 @@ const REASONERS: [&str; 5] = ["deepseek-r1", "qwq", "-thinking", "magistral", "-
 
 /// The learned properties of one model.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Habits {
+pub(super) struct ModelTraits {
     /// Accepted shape of messages.
-    pub shape: Shape,
+    pub shape: MessageShape,
     /// Largest request in tokens, by the local estimate.
     pub room: Option<usize>,
     /// True if the model starts to reason without an opening tag.
@@ -38,16 +38,16 @@ pub(super) struct Habits {
 
 /// The learned properties of all models.
 #[derive(Debug, Default)]
-pub(super) struct AllHabits(Mutex<BTreeMap<String, Habits>>);
+pub(super) struct LearnedTraits(Mutex<BTreeMap<String, ModelTraits>>);
 
-impl AllHabits {
+impl LearnedTraits {
     /// Returns the learned properties of a model.
-    pub(super) fn of(&self, model: &str) -> Habits {
+    pub(super) fn of(&self, model: &str) -> ModelTraits {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(model).copied().unwrap_or_default()
     }
 
-    fn learn(&self, model: &str, change: impl FnOnce(&mut Habits)) {
+    fn learn(&self, model: &str, change: impl FnOnce(&mut ModelTraits)) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() < MODELS_MAX || all.contains_key(model) {
             change(all.entry(model.to_owned()).or_default());
@@ -55,13 +55,13 @@ impl AllHabits {
     }
 
     /// Returns true if the model has not refused tools recently.
-    pub(super) fn takes_tools(&self, model: &str) -> bool {
+    pub(super) fn accepts_tools(&self, model: &str) -> bool {
         self.of(model).without_tools_until.is_none_or(|until| until <= Instant::now())
     }
 
     /// Records that the model refuses tools.
-    pub(super) fn refuses_tools(&self, model: &str) {
-        self.learn(model, |habits| habits.without_tools_until = Some(Instant::now() + WITHOUT_TOOLS_FOR));
+    pub(super) fn record_tools_refused(&self, model: &str) {
+        self.learn(model, |traits| traits.without_tools_until = Some(Instant::now() + WITHOUT_TOOLS_FOR));
     }
 
     /// Returns true if the text of a model must be held back until it is known not to be reasoning.
@@ -72,25 +72,25 @@ impl AllHabits {
     }
 
     /// Records the properties that an answer reveals, and the shape that the model accepted.
-    pub(super) fn answered(&self, model: &str, answer: &Answer, shape: Shape, tokens: usize) {
-        self.learn(model, |habits| {
-            habits.shape = shape.lasting();
-            if let Some(room) = habits.room.as_mut().filter(|room| **room < tokens) {
+    pub(super) fn record_answer(&self, model: &str, answer: &Answer, shape: MessageShape, tokens: usize) {
+        self.learn(model, |traits| {
+            traits.shape = shape.lasting();
+            if let Some(room) = traits.room.as_mut().filter(|room| **room < tokens) {
                 *room = tokens;
             }
             if answer.had_bare_close() {
-                habits.bare_reasoning = Some(true);
+                traits.bare_reasoning = Some(true);
             } else if !answer.text.is_empty() {
-                habits.bare_reasoning.get_or_insert(false);
+                traits.bare_reasoning.get_or_insert(false);
             }
         });
     }
 
     /// Records that a request of `tokens` was too long, with the message of the endpoint. Returns the new room
     /// in tokens.
-    pub(super) fn was_too_long(&self, model: &str, tokens: usize, words: &str) -> usize {
+    pub(super) fn record_too_long(&self, model: &str, tokens: usize, words: &str) -> usize {
         let room = room_after(tokens, words);
-        self.learn(model, |habits| habits.room = Some(habits.room.map_or(room, |known| known.min(room))));
+        self.learn(model, |traits| traits.room = Some(traits.room.map_or(room, |known| known.min(room))));
         room
     }
 }
@@ -145,28 +145,28 @@ mod tests {
 
     #[test]
     fn every_refusal_makes_the_room_smaller() {
-        let habits = AllHabits::default();
+        let traits = LearnedTraits::default();
         let mut tokens = 100_000;
         for _ in 0..8 {
-            let room = habits.was_too_long("m", tokens, "the limit of 500000 tokens is exceeded");
+            let room = traits.record_too_long("m", tokens, "the limit of 500000 tokens is exceeded");
             assert!(room < tokens, "{room} < {tokens}");
             tokens = room;
         }
-        assert_eq!(habits.of("m").room, Some(tokens));
+        assert_eq!(traits.of("m").room, Some(tokens));
     }
 
     #[test]
     fn a_model_that_reasons_without_a_mark_is_known_from_its_name_or_its_answers() {
-        let habits = AllHabits::default();
-        assert!(habits.holds_back("deepseek-r1:8b") && !habits.holds_back("m"));
+        let traits = LearnedTraits::default();
+        assert!(traits.holds_back("deepseek-r1:8b") && !traits.holds_back("m"));
         let mut answer = Answer::default();
         let piece = serde_json::json!({"choices": [{"delta": {"content": "hm</think>yes"}}]});
         assert!(answer.take(&piece, false).is_ok());
-        habits.answered("m", &answer, Shape::default(), 10);
-        assert!(habits.holds_back("m"));
+        traits.record_answer("m", &answer, MessageShape::default(), 10);
+        assert!(traits.holds_back("m"));
         let mut plain = Answer::default();
         plain.text.push_str("yes");
-        habits.answered("deepseek-r1:8b", &plain, Shape::default(), 10);
-        assert!(!habits.holds_back("deepseek-r1:8b"));
+        traits.record_answer("deepseek-r1:8b", &plain, MessageShape::default(), 10);
+        assert!(!traits.holds_back("deepseek-r1:8b"));
     }
 }

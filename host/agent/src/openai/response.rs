@@ -11,11 +11,11 @@ use hermes_adapter_net::reqwest::Response;
 use hermes_adapter_net::reqwest::header::CONTENT_ENCODING;
 use tokio::time::{Instant, timeout_at};
 
-use super::error::Trouble;
-use super::wire::answer::{Answer, End};
+use super::error::EndpointError;
+use super::wire::answer::{Answer, FinishReason};
 use super::wire::decode::{Decoder, START_BYTES};
 use super::wire::json;
-use super::wire::stream::{Event, Stream};
+use super::wire::stream::{EventStream, StreamEvent};
 use crate::EventSink;
 
 /// Longest line and longest event of a stream, in bytes.
@@ -33,7 +33,7 @@ const TAIL_WAIT_WITH_CONTENT: Duration = Duration::from_secs(30);
 
 /// Time limits of a response.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct ResponseTimeouts {
     /// Deadline of the first piece.
     pub first: Instant,
     /// Time limit of the first piece, for the error message.
@@ -47,37 +47,39 @@ pub(super) async fn read(
     response: Response,
     answer: &mut Answer,
     events: &EventSink,
-    patience: Patience,
-) -> Result<(), Trouble> {
-    let clock = Clock { patience, deadline: patience.first, begun: false };
+    timeouts: ResponseTimeouts,
+) -> Result<(), EndpointError> {
+    let clock = ReadClock { timeouts, deadline: timeouts.first, begun: false };
     let is_stream = content_type(&response).contains("event-stream");
-    let mut body = Body::new(response);
+    let mut body = ResponseBody::new(response);
     let mut start = Vec::new();
     let form = loop {
         let next = body.next(&clock).await?;
         let at_end = next.is_none();
         start.extend(next.unwrap_or_default());
         if start.is_empty() && at_end {
-            return Err(Trouble::Empty);
+            return Err(EndpointError::Empty);
         }
-        if let Some(form) = Form::of(&start, at_end, is_stream) {
+        if let Some(form) = ResponseForm::of(&start, at_end, is_stream) {
             break form;
         }
         if start.len() > EVENT_BYTES_MAX {
-            return Err(Trouble::NotACompletion { why: "only whitespace" });
+            return Err(EndpointError::NotACompletion { why: "only whitespace" });
         }
     };
     match form {
-        Form::Json => read_json(body, start, answer, events, clock).await,
-        Form::Stream => read_stream(body, &start, answer, events, clock).await,
-        Form::Other => Err(Trouble::NotACompletion { why: "the response is neither JSON nor an event stream" }),
+        ResponseForm::Json => read_json(body, start, answer, events, clock).await,
+        ResponseForm::EventStream => read_stream(body, &start, answer, events, clock).await,
+        ResponseForm::Other => {
+            Err(EndpointError::NotACompletion { why: "the response is neither JSON nor an event stream" })
+        }
     }
 }
 
 /// Reads the beginning of an error body as text.
-pub(super) async fn read_start(response: Response, bytes_max: usize, patience: Patience) -> String {
-    let clock = Clock { patience, deadline: patience.first, begun: false };
-    let mut body = Body::new(response);
+pub(super) async fn read_start(response: Response, bytes_max: usize, timeouts: ResponseTimeouts) -> String {
+    let clock = ReadClock { timeouts, deadline: timeouts.first, begun: false };
+    let mut body = ResponseBody::new(response);
     let mut start = Vec::new();
     while let Ok(Some(bytes)) = body.next(&clock).await {
         start.extend(bytes);
@@ -95,7 +97,7 @@ fn content_type(response: &Response) -> String {
 }
 
 /// The decoded bytes of a body.
-struct Body {
+struct ResponseBody {
     response: Response,
     encoding: String,
     decoder: Option<Decoder>,
@@ -103,7 +105,7 @@ struct Body {
     ended: bool,
 }
 
-impl Body {
+impl ResponseBody {
     fn new(response: Response) -> Self {
         let encoding = response.headers().get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());
         let encoding = encoding.unwrap_or_default().to_owned();
@@ -111,10 +113,10 @@ impl Body {
     }
 
     /// Returns the next bytes, or `None` at the end of the body.
-    async fn next(&mut self, clock: &Clock) -> Result<Option<Vec<u8>>, Trouble> {
+    async fn next(&mut self, clock: &ReadClock) -> Result<Option<Vec<u8>>, EndpointError> {
         let unreadable = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::FileTooLarge => Trouble::PieceTooLong { bytes_max: BODY_BYTES_MAX },
-            _ => Trouble::NotACompletion { why: "the compressed body cannot be decoded" },
+            std::io::ErrorKind::FileTooLarge => EndpointError::PieceTooLong { bytes_max: BODY_BYTES_MAX },
+            _ => EndpointError::NotACompletion { why: "the compressed body cannot be decoded" },
         };
         loop {
             if self.ended {
@@ -146,37 +148,37 @@ impl Body {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum ResponseForm {
     Json,
-    Stream,
+    EventStream,
     Other,
 }
 
-impl Form {
+impl ResponseForm {
     /// Returns the form of a body from its beginning, or `None` if more bytes are needed.
     fn of(start: &[u8], at_end: bool, is_stream: bool) -> Option<Self> {
         let begun = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
         match begun.first() {
-            None => at_end.then_some(if is_stream { Self::Stream } else { Self::Other }),
+            None => at_end.then_some(if is_stream { Self::EventStream } else { Self::Other }),
             Some(b'{') => Some(Self::Json),
             Some(b'[') if !begun.starts_with(b"[D") => Some(Self::Json),
             Some(b'<') if !is_stream => Some(Self::Other),
-            Some(_) => Some(Self::Stream),
+            Some(_) => Some(Self::EventStream),
         }
     }
 }
 
 async fn read_json(
-    mut body: Body,
+    mut body: ResponseBody,
     mut bytes: Vec<u8>,
     answer: &mut Answer,
     events: &EventSink,
-    mut clock: Clock,
-) -> Result<(), Trouble> {
+    mut clock: ReadClock,
+) -> Result<(), EndpointError> {
     while let Some(more) = body.next(&clock).await? {
         clock.moved();
         if bytes.len() + more.len() > BODY_BYTES_MAX {
-            return Err(Trouble::PieceTooLong { bytes_max: BODY_BYTES_MAX });
+            return Err(EndpointError::PieceTooLong { bytes_max: BODY_BYTES_MAX });
         }
         bytes.extend(more);
     }
@@ -188,23 +190,23 @@ async fn read_json(
     }
     if !answer.is_recognised() {
         let why = if read.unreadable { "the response is invalid JSON" } else { "the JSON object has no choices" };
-        return Err(Trouble::NotACompletion { why });
+        return Err(EndpointError::NotACompletion { why });
     }
     // A single JSON completion is complete even without a finish reason.
-    answer.end.get_or_insert(End::Stop);
+    answer.end.get_or_insert(FinishReason::Stop);
     events.chunk(answer.finish()).await;
     Ok(())
 }
 
 async fn read_stream(
-    mut body: Body,
+    mut body: ResponseBody,
     start: &[u8],
     answer: &mut Answer,
     events: &EventSink,
-    mut clock: Clock,
-) -> Result<(), Trouble> {
-    let too_long = |_| Trouble::PieceTooLong { bytes_max: EVENT_BYTES_MAX };
-    let mut stream = Stream::new(EVENT_BYTES_MAX);
+    mut clock: ReadClock,
+) -> Result<(), EndpointError> {
+    let too_long = |_| EndpointError::PieceTooLong { bytes_max: EVENT_BYTES_MAX };
+    let mut stream = EventStream::new(EVENT_BYTES_MAX);
     let mut batch = stream.feed(start).map_err(too_long)?;
     let mut done = false;
     loop {
@@ -230,7 +232,7 @@ async fn read_stream(
                 done = true;
                 break;
             }
-            Err(trouble) => return Err(trouble),
+            Err(error) => return Err(error),
         }
     }
     answer.skipped += stream.skipped;
@@ -240,18 +242,23 @@ async fn read_stream(
     events.chunk(answer.finish()).await;
     match () {
         () if !answer.is_recognised() && answer.skipped > 0 => {
-            Err(Trouble::NotACompletion { why: "the event stream has no chunks of an answer" })
+            Err(EndpointError::NotACompletion { why: "the event stream has no chunks of an answer" })
         }
         () if done || answer.end.is_some() => Ok(()),
-        () => Err(Trouble::CutOff { detail: "the stream ended without a finish_reason".to_owned() }),
+        () => Err(EndpointError::Truncated { detail: "the stream ended without a finish_reason".to_owned() }),
     }
 }
 
 /// Processes an event. Returns true if it is the last one.
-async fn take(event: &Event, answer: &mut Answer, events: &EventSink, clock: &mut Clock) -> Result<bool, Trouble> {
+async fn take(
+    event: &StreamEvent,
+    answer: &mut Answer,
+    events: &EventSink,
+    clock: &mut ReadClock,
+) -> Result<bool, EndpointError> {
     let is_error = event.name.eq_ignore_ascii_case("error");
     if is_error && event.read.values.is_empty() && !event.text.trim().is_empty() && !answer.is_certain() {
-        return Err(Trouble::of_error_object(&event.text.trim().into()));
+        return Err(EndpointError::of_error_object(&event.text.trim().into()));
     }
     for value in &event.read.values {
         let step = answer.take(value, is_error)?;
@@ -268,24 +275,24 @@ async fn take(event: &Event, answer: &mut Answer, events: &EventSink, clock: &mu
 }
 
 /// The clock that limits the wait for the next bytes.
-struct Clock {
-    patience: Patience,
+struct ReadClock {
+    timeouts: ResponseTimeouts,
     deadline: Instant,
     begun: bool,
 }
 
-impl Clock {
-    async fn wait<T, E: Into<NetError>>(&self, next: impl Future<Output = Result<T, E>>) -> Result<T, Trouble> {
+impl ReadClock {
+    async fn wait<T, E: Into<NetError>>(&self, next: impl Future<Output = Result<T, E>>) -> Result<T, EndpointError> {
         match timeout_at(self.deadline, next).await {
             Ok(read) => read.map_err(|error| error.into().into()),
-            Err(_) if self.begun => Err(Trouble::FellSilent { after: self.patience.idle }),
-            Err(_) => Err(Trouble::NoAnswer { after: self.patience.first_byte }),
+            Err(_) if self.begun => Err(EndpointError::Stalled { after: self.timeouts.idle }),
+            Err(_) => Err(EndpointError::NoResponse { after: self.timeouts.first_byte }),
         }
     }
 
     fn moved(&mut self) {
         self.begun = true;
-        self.deadline = Instant::now() + self.patience.idle;
+        self.deadline = Instant::now() + self.timeouts.idle;
     }
 
     fn finished(&mut self, tail: Duration) {

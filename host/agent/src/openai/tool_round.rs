@@ -15,7 +15,7 @@ use crate::tools::{RESULT_BYTES_MAX, Ready, StartedCall, ToolCall, ToolResult, T
 const STILL_WORKING: Duration = Duration::from_secs(60);
 
 /// The tool calls of one answer and their context.
-pub(super) struct Round<'a> {
+pub(super) struct ToolRound<'a> {
     /// Available tools.
     pub tools: &'a Toolbox,
     /// Context of the turn.
@@ -32,32 +32,31 @@ pub(super) struct Round<'a> {
     pub cut: bool,
 }
 
-impl Round<'_> {
+impl ToolRound<'_> {
     /// Runs the calls, in parallel if all of them allow it, otherwise in order. Returns their results in order.
-    pub(super) async fn carry_out(&self, calls: &[ToolCall]) -> Vec<Message> {
+    pub(super) async fn execute(&self, calls: &[ToolCall]) -> Vec<Message> {
         let ready: Vec<Result<Ready, String>> = calls.iter().map(|call| self.tools.ready(call)).collect();
-        let side_by_side =
-            calls.len() > 1 && ready.iter().all(|ready| ready.as_ref().is_ok_and(|ready| ready.parallel));
+        let in_parallel = calls.len() > 1 && ready.iter().all(|ready| ready.as_ref().is_ok_and(|ready| ready.parallel));
         let numbered: Vec<(u32, &ToolCall)> = (self.first..).zip(calls).collect();
-        if side_by_side {
-            if let Err(why) = self.write(&numbered).await {
-                return calls.iter().map(|call| result_of(call, not_written(&why))).collect();
+        if in_parallel {
+            if let Err(why) = self.record(&numbered).await {
+                return calls.iter().map(|call| result_of(call, not_recorded(&why))).collect();
             }
             let running = numbered.iter().zip(&ready).map(|((n, call), ready)| self.run(*n, call, ready));
             return futures_util::future::join_all(running).await;
         }
         let mut results = Vec::new();
         for (numbered, ready) in numbered.iter().zip(&ready) {
-            results.push(match self.write(std::slice::from_ref(numbered)).await {
+            results.push(match self.record(std::slice::from_ref(numbered)).await {
                 Ok(()) => self.run(numbered.0, numbered.1, ready).await,
-                Err(why) => result_of(numbered.1, not_written(&why)),
+                Err(why) => result_of(numbered.1, not_recorded(&why)),
             });
         }
         results
     }
 
     /// Records the start of calls in the ledger.
-    async fn write(&self, calls: &[(u32, &ToolCall)]) -> Result<(), String> {
+    async fn record(&self, calls: &[(u32, &ToolCall)]) -> Result<(), String> {
         let started = |(n, call): &(u32, &ToolCall)| StartedCall {
             n: *n,
             step: self.step,
@@ -102,6 +101,6 @@ impl Round<'_> {
     }
 }
 
-fn not_written(why: &str) -> String {
+fn not_recorded(why: &str) -> String {
     ToolResult::failed(format!("not run: the host could not record the call ({why})")).text
 }

@@ -12,10 +12,10 @@ use hermes_protocol::Usage;
 use tokio_util::sync::CancellationToken;
 
 use super::Model;
-use super::completion::Asking;
-use super::error::Trouble;
-use super::tool_round::Round;
-use super::wire::answer::{Answer, End};
+use super::completion::CompletionContext;
+use super::error::EndpointError;
+use super::tool_round::ToolRound;
+use super::wire::answer::{Answer, FinishReason};
 use crate::tools::delegate::{Delegate, Delegated, HELPER, ITERATIONS_MAX};
 use crate::tools::{ToolCall, ToolSide, Toolbox};
 use crate::{EventSink, Message, TurnOutcome, TurnRequest};
@@ -25,15 +25,15 @@ const BETWEEN: &str = "\n\n";
 
 /// The text of a turn so far.
 #[derive(Debug, Default)]
-pub(super) struct Talk {
+pub(super) struct TurnText {
     before: String,
     answer: Answer,
 }
 
-impl Talk {
+impl TurnText {
     /// Returns the complete text.
     pub(super) fn text(&self) -> String {
-        format!("{}{}", self.before, self.answer.said())
+        format!("{}{}", self.before, self.answer.shown_text())
     }
 
     /// Begins the next answer.
@@ -45,7 +45,7 @@ impl Talk {
 }
 
 /// The executor of one turn's steps.
-pub(super) struct Steps<'m> {
+pub(super) struct TurnSteps<'m> {
     model: &'m Arc<Model>,
     tools: Toolbox,
     iterations_max: u32,
@@ -56,7 +56,7 @@ pub(super) struct Steps<'m> {
     stop: CancellationToken,
 }
 
-impl<'m> Steps<'m> {
+impl<'m> TurnSteps<'m> {
     /// Creates the executor of a turn.
     pub(super) fn of_turn(model: &'m Arc<Model>) -> Self {
         Self {
@@ -83,52 +83,57 @@ impl<'m> Steps<'m> {
         }
     }
 
-    /// Executes the steps. `talk` holds the text so far, even if the future is dropped.
-    pub(super) async fn answer(&self, request: &mut TurnRequest, events: &EventSink, talk: &mut Talk) -> TurnOutcome {
+    /// Executes the steps. `turn_text` holds the text so far, even if the future is dropped.
+    pub(super) async fn answer(
+        &self,
+        request: &mut TurnRequest,
+        events: &EventSink,
+        turn_text: &mut TurnText,
+    ) -> TurnOutcome {
         let model = &request.model.clone().unwrap_or_else(|| self.model.model.clone());
         if request.tools
             && let Some(remembered) = self.tools.remembered(&request.context).await
         {
             request.system = format!("{}\n\n{remembered}", request.system).trim_start().to_owned();
         }
-        let mut turn = Turn::new(request);
-        let trouble = loop {
+        let mut turn = TurnProgress::new(request);
+        let error = loop {
             let closing = turn.iterations >= self.iterations_max;
             let tools = (request.tools && !self.tools.is_empty()).then_some(&self.tools);
-            let asking = Asking { model, events, tools, closing };
-            let asked = self.model.ask_until_answered(request, &asking, &mut talk.answer, &mut turn.attempts).await;
-            turn.add(talk.answer.usage);
+            let asking = CompletionContext { model, events, tools, closing };
+            let asked = self.model.complete(request, &asking, &mut turn_text.answer, &mut turn.attempts).await;
+            turn.add(turn_text.answer.usage);
             let answer = match asked {
-                Ok(()) => &mut talk.answer,
-                Err(trouble) => break trouble,
+                Ok(()) => &mut turn_text.answer,
+                Err(error) => break error,
             };
             let calls = std::mem::take(&mut answer.calls);
-            let offered = tools.is_some() && self.model.habits.takes_tools(model);
-            if let Some(trouble) = trouble_of(answer, !calls.is_empty(), offered, closing) {
-                break trouble;
+            let offered = tools.is_some() && self.model.traits.accepts_tools(model);
+            if let Some(error) = completion_error(answer, !calls.is_empty(), offered, closing) {
+                break error;
             }
             if calls.is_empty() || closing {
-                return self.finished(turn, talk, model);
+                return self.finished(turn, turn_text, model);
             }
             let calls = calls.finished(turn.step);
-            self.carry_out(calls, request, events, &talk.answer, &mut turn).await;
-            talk.next();
+            self.execute(calls, request, events, &turn_text.answer, &mut turn).await;
+            turn_text.next();
         };
         let address = self.model.address();
-        let mut failure = trouble.into_failure(model, address, turn.attempts, talk.text());
+        let mut failure = error.into_failure(model, address, turn.attempts, turn_text.text());
         if !self.model.key.is_empty() {
             failure.detail = failure.detail.replace(&self.model.key, "[hidden]");
         }
         TurnOutcome::Failed(failure)
     }
 
-    async fn carry_out(
+    async fn execute(
         &self,
         calls: Vec<ToolCall>,
         request: &mut TurnRequest,
         events: &EventSink,
         answer: &Answer,
-        turn: &mut Turn,
+        turn: &mut TurnProgress,
     ) {
         let delegate: Arc<dyn Delegate> = Arc::clone(self.model) as Arc<dyn Delegate>;
         let side = ToolSide {
@@ -140,16 +145,16 @@ impl<'m> Steps<'m> {
             stop: self.stop.clone(),
             delegate: Some(delegate),
         };
-        let round = Round {
+        let round = ToolRound {
             tools: &self.tools,
             context: &request.context,
             side: &side,
             step: turn.step,
             said: &answer.text,
             first: turn.calls,
-            cut: answer.end == Some(End::Length),
+            cut: answer.end == Some(FinishReason::Length),
         };
-        let results = round.carry_out(&calls).await;
+        let results = round.execute(&calls).await;
         let mut asked = Message::assistant(answer.text.clone());
         asked.reasoning = Some(answer.reasoning.clone()).filter(|thought| !thought.is_empty());
         asked.tool_calls = calls.iter().map(ToolCall::to_json).collect();
@@ -164,9 +169,9 @@ impl<'m> Steps<'m> {
         }
     }
 
-    fn finished(&self, mut turn: Turn, talk: &mut Talk, model: &str) -> TurnOutcome {
-        let text = talk.text();
-        let answer = &mut talk.answer;
+    fn finished(&self, mut turn: TurnProgress, turn_text: &mut TurnText, model: &str) -> TurnOutcome {
+        let text = turn_text.text();
+        let answer = &mut turn_text.answer;
         let mut message = Message::assistant(std::mem::take(&mut answer.text));
         message.reasoning = Some(std::mem::take(&mut answer.reasoning)).filter(|thought| !thought.is_empty());
         turn.gained.push(message);
@@ -175,7 +180,7 @@ impl<'m> Steps<'m> {
             text,
             messages: turn.gained,
             usage: turn.usage,
-            finish_reason: if answer.end == Some(End::Length) { "length" } else { "stop" }.to_owned(),
+            finish_reason: if answer.end == Some(FinishReason::Length) { "length" } else { "stop" }.to_owned(),
             model: answer.model.take().unwrap_or_else(|| model.to_owned()),
             state: None,
         }
@@ -184,7 +189,7 @@ impl<'m> Steps<'m> {
 
 /// The progress of a turn.
 #[derive(Default)]
-struct Turn {
+struct TurnProgress {
     /// Answers with tool calls in this run of the host.
     iterations: u32,
     /// Answers with tool calls in all runs of the host.
@@ -196,7 +201,7 @@ struct Turn {
     gained: Vec<Message>,
 }
 
-impl Turn {
+impl TurnProgress {
     /// Continues after the steps of an earlier run of the host.
     fn new(request: &mut TurnRequest) -> Self {
         let gained = std::mem::take(&mut request.steps);
@@ -218,24 +223,24 @@ impl Turn {
 }
 
 /// Returns the failure of an answer that was read completely.
-fn trouble_of(answer: &Answer, calls: bool, offered: bool, closing: bool) -> Option<Trouble> {
-    if answer.end == Some(End::Filter) {
-        return Some(Trouble::Filtered { words: "finish_reason content_filter".to_owned() });
+fn completion_error(answer: &Answer, calls: bool, offered: bool, closing: bool) -> Option<EndpointError> {
+    if answer.end == Some(FinishReason::Filter) {
+        return Some(EndpointError::Filtered { message: "finish_reason content_filter".to_owned() });
     }
     if calls && offered && !closing {
         return None;
     }
-    let called = calls || answer.end == Some(End::Calls) && answer.text.trim().is_empty();
+    let called = calls || answer.end == Some(FinishReason::Calls) && answer.text.trim().is_empty();
     if called && !offered {
-        return Some(Trouble::ToolCall);
+        return Some(EndpointError::ToolCall);
     }
     if !answer.text.trim().is_empty() {
         return None;
     }
     Some(match &answer.end {
-        _ if closing && called => Trouble::OnlyCalls,
-        Some(End::Length) => Trouble::OnlyLength,
-        _ => Trouble::Empty,
+        _ if closing && called => EndpointError::OnlyCalls,
+        Some(FinishReason::Length) => EndpointError::OnlyLength,
+        _ => EndpointError::Empty,
     })
 }
 
@@ -261,9 +266,9 @@ impl Delegate for Model {
                 steps: Vec::new(),
                 tools: true,
             };
-            let mut talk = Talk::default();
-            let steps = Steps::of_task(&self, task.depth, &side);
-            let answered = steps.task(&mut request, &side.events, &mut talk);
+            let mut turn_text = TurnText::default();
+            let steps = TurnSteps::of_task(&self, task.depth, &side);
+            let answered = steps.task(&mut request, &side.events, &mut turn_text);
             match cancel.run_until_cancelled(answered).await {
                 Some(TurnOutcome::Finished { text, .. }) => Ok(text),
                 Some(TurnOutcome::Failed(failure)) => Err(failure.sentence),
@@ -273,14 +278,14 @@ impl Delegate for Model {
     }
 }
 
-impl Steps<'_> {
+impl TurnSteps<'_> {
     /// Executes the steps of a task. Boxed, because a task may delegate another one.
     fn task<'s>(
         &'s self,
         request: &'s mut TurnRequest,
         events: &'s EventSink,
-        talk: &'s mut Talk,
+        turn_text: &'s mut TurnText,
     ) -> BoxFuture<'s, TurnOutcome> {
-        Box::pin(self.answer(request, events, talk))
+        Box::pin(self.answer(request, events, turn_text))
     }
 }

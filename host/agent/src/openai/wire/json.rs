@@ -14,7 +14,7 @@ const HALVES: u32 = 0x10_0000;
 
 /// The values of one text and other findings.
 #[derive(Debug, Default, PartialEq)]
-pub(in crate::openai) struct Values {
+pub(in crate::openai) struct ParsedValues {
     /// JSON values, in order.
     pub values: Vec<Value>,
     /// True if the text contains the end marker `[DONE]`.
@@ -24,8 +24,8 @@ pub(in crate::openai) struct Values {
 }
 
 /// Parses all JSON values of a text. A repeated `data:` and the marker `[DONE]` are allowed between values.
-pub(in crate::openai) fn values(text: &str) -> Values {
-    let mut found = Values::default();
+pub(in crate::openai) fn values(text: &str) -> ParsedValues {
+    let mut found = ParsedValues::default();
     if let Ok(value) = serde_json::from_str(text) {
         found.values.push(value);
         return found;
@@ -56,7 +56,7 @@ pub(in crate::openai) fn values(text: &str) -> Values {
         && let Ok(value) = lenient::from_slice::<Value>(repaired.as_bytes())
     {
         // The value is nested too deeply for the strict parser.
-        return Values { values: vec![value], ..Values::default() };
+        return ParsedValues { values: vec![value], ..ParsedValues::default() };
     }
     found
 }
@@ -97,7 +97,7 @@ fn single(text: &str) -> Result<Value, String> {
         Ok(value) => return Ok(value),
         Err(error) => format!("invalid JSON ({error})"),
     };
-    let Values { mut values, done, unreadable } = values(text);
+    let ParsedValues { mut values, done, unreadable } = values(text);
     values.dedup();
     match values.pop() {
         Some(_) if !values.is_empty() => Err("more than one JSON value".to_owned()),
@@ -107,7 +107,7 @@ fn single(text: &str) -> Result<Value, String> {
 }
 
 /// Repairs common errors of a text. Outside of strings, `NaN` and `Infinity` become `null`. Inside of strings,
-/// raw control characters are escaped, and half of a surrogate pair becomes a private character (see [`Join`]).
+/// raw control characters are escaped, and half of a surrogate pair becomes a private character (see [`SurrogateJoiner`]).
 fn repaired(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len());
@@ -196,18 +196,18 @@ fn without_halves(value: &mut Value) {
 
 /// Returns a complete text in which halves of surrogate pairs are joined or replaced.
 fn joined(text: &str) -> String {
-    let mut join = Join::default();
+    let mut join = SurrogateJoiner::default();
     join.take(text) + &join.end()
 }
 
 /// A joiner for halves of surrogate pairs that arrive in two pieces of text.
 #[derive(Debug, Default)]
-pub(in crate::openai) struct Join {
+pub(in crate::openai) struct SurrogateJoiner {
     /// First half, until the second one arrives.
     first: Option<u16>,
 }
 
-impl Join {
+impl SurrogateJoiner {
     /// Returns the text of the next piece. A half without its counterpart becomes U+FFFD.
     pub(in crate::openai) fn take(&mut self, piece: &str) -> String {
         if self.first.is_none() && !piece.contains(|c| half(c).is_some()) {
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     fn joined_over(pieces: &[&str]) -> String {
-        let mut join = Join::default();
+        let mut join = SurrogateJoiner::default();
         let mut text = String::new();
         for piece in pieces {
             let read = values(piece);
@@ -282,7 +282,7 @@ mod tests {
         let cut = values("{\"a\":1}{\"a\":");
         assert_eq!((cut.values.len(), cut.unreadable), (1, true));
         assert!(values("OPENROUTER PROCESSING").unreadable);
-        assert_eq!(values(""), Values::default());
+        assert_eq!(values(""), ParsedValues::default());
     }
 
     #[test]

@@ -42,21 +42,21 @@ const BARE_CLOSE: &str = "assistantfinal";
 
 /// The effect of one piece of text.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::openai) struct Split {
+pub(in crate::openai) struct Separated {
     /// True if all text returned before was reasoning.
     pub retracts: bool,
     /// Reasoning.
-    pub thought: String,
+    pub reasoning: String,
     /// Text of the answer.
     pub text: String,
 }
 
 /// The state between two pieces.
 #[derive(Debug, Default)]
-pub(in crate::openai) struct Thoughts {
-    mode: Mode,
+pub(in crate::openai) struct ReasoningFilter {
+    mode: FilterMode,
     pending: String,
-    context: Context,
+    context: TextPosition,
     /// True if a closing tag arrived without an opening one.
     bare_close: bool,
     harmony: bool,
@@ -67,16 +67,16 @@ pub(in crate::openai) struct Thoughts {
 }
 
 #[derive(Debug, Default)]
-enum Mode {
+enum FilterMode {
     #[default]
     Text,
-    Thought(Thought),
+    Reasoning(ReasoningBlock),
     /// Inside of a harmony header, up to `<|message|>`: the header from its tag on.
     Header(String),
 }
 
 #[derive(Debug)]
-struct Thought {
+struct ReasoningBlock {
     /// Opening tag; empty if the reasoning began without one.
     open: String,
     close: &'static str,
@@ -88,7 +88,7 @@ struct Thought {
 
 /// The tag at the start of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+enum Tag {
     Open(usize),
     Close(usize),
     Wrapper(usize),
@@ -98,12 +98,12 @@ enum Mark {
     None,
 }
 
-impl Thoughts {
+impl ReasoningFilter {
     /// Creates a splitter for a model that starts to reason without an opening tag. All text is held back until
     /// a closing tag or the end of the answer.
     pub(in crate::openai) fn held_back() -> Self {
-        let thought = Thought { open: String::new(), close: "</think>", certain: false, held: String::new() };
-        Self { mode: Mode::Thought(thought), ..Self::default() }
+        let reasoning = ReasoningBlock { open: String::new(), close: "</think>", certain: false, held: String::new() };
+        Self { mode: FilterMode::Reasoning(reasoning), ..Self::default() }
     }
 
     /// Returns true if a closing tag arrived without an opening one.
@@ -112,46 +112,48 @@ impl Thoughts {
     }
 
     /// Processes the next piece.
-    pub(in crate::openai) fn take(&mut self, piece: &str) -> Split {
+    pub(in crate::openai) fn take(&mut self, piece: &str) -> Separated {
         self.pending.push_str(piece);
-        let mut split = Split::default();
-        while self.step(&mut split) {}
-        split
+        let mut separated = Separated::default();
+        while self.step(&mut separated) {}
+        separated
     }
 
     /// Ends the text. `cut` is true if the answer ended before the model was done.
-    pub(in crate::openai) fn end(&mut self, cut: bool) -> Split {
-        let mut split = Split::default();
+    pub(in crate::openai) fn end(&mut self, cut: bool) -> Separated {
+        let mut separated = Separated::default();
         let pending = std::mem::take(&mut self.pending);
         match std::mem::take(&mut self.mode) {
-            Mode::Text => match mark(&pending) {
-                Mark::Close(n) if pending.len() == PAIRS[n].1.len() => self.closes_alone(&pending, None, &mut split),
-                _ => self.show(&pending, &mut split),
+            FilterMode::Text => match tag(&pending) {
+                Tag::Close(n) if pending.len() == PAIRS[n].1.len() => self.closes_alone(&pending, None, &mut separated),
+                _ => self.show(&pending, &mut separated),
             },
-            Mode::Header(_) if self.harmony => {}
-            Mode::Header(header) => self.show(&(header + &pending), &mut split),
-            Mode::Thought(thought) if thought.certain => split.thought.push_str(&pending),
+            FilterMode::Header(_) if self.harmony => {}
+            FilterMode::Header(header) => self.show(&(header + &pending), &mut separated),
+            FilterMode::Reasoning(reasoning) if reasoning.certain => separated.reasoning.push_str(&pending),
             // A model that may start without a tag may also answer directly.
-            Mode::Thought(thought) if cut && !thought.open.is_empty() => {
-                split.thought = thought.held + &pending;
+            FilterMode::Reasoning(reasoning) if cut && !reasoning.open.is_empty() => {
+                separated.reasoning = reasoning.held + &pending;
             }
-            Mode::Thought(thought) => self.show(&(thought.open + &thought.held + &pending), &mut split),
+            FilterMode::Reasoning(reasoning) => {
+                self.show(&(reasoning.open + &reasoning.held + &pending), &mut separated)
+            }
         }
-        split.text.push_str(&std::mem::take(&mut self.blanks));
-        split
+        separated.text.push_str(&std::mem::take(&mut self.blanks));
+        separated
     }
 
     /// Processes the beginning of the pending text. Returns true if more may be processed.
-    fn step(&mut self, split: &mut Split) -> bool {
+    fn step(&mut self, separated: &mut Separated) -> bool {
         match &self.mode {
             _ if self.pending.is_empty() => false,
-            Mode::Text => self.step_text(split),
-            Mode::Thought(_) => self.step_thought(split),
-            Mode::Header(_) => self.step_header(split),
+            FilterMode::Text => self.step_text(separated),
+            FilterMode::Reasoning(_) => self.step_reasoning(separated),
+            FilterMode::Header(_) => self.step_header(separated),
         }
     }
 
-    fn step_text(&mut self, split: &mut Split) -> bool {
+    fn step_text(&mut self, separated: &mut Separated) -> bool {
         if self.context.is_first() {
             match self.bare_beginning() {
                 Some(true) => {
@@ -166,43 +168,43 @@ impl Thoughts {
         let at = self.pending.find(BEGINS).unwrap_or(self.pending.len());
         if at > 0 {
             let text: String = self.pending.drain(..at).collect();
-            self.show(&text, split);
+            self.show(&text, separated);
             return true;
         }
-        match mark(&self.pending) {
-            Mark::Unfinished => return false,
-            Mark::None => {
+        match tag(&self.pending) {
+            Tag::Unfinished => return false,
+            Tag::None => {
                 let first = self.pending.chars().next().map_or(0, char::len_utf8);
                 let text: String = self.pending.drain(..first).collect();
-                self.show(&text, split);
+                self.show(&text, separated);
             }
-            Mark::Open(n) => {
+            Tag::Open(n) => {
                 let open: String = self.pending.drain(..PAIRS[n].0.len()).collect();
                 if self.context.is_literal() || !self.context.may_begin() {
                     self.context.mentions = true;
-                    self.show(&open, split);
+                    self.show(&open, separated);
                 } else {
                     // A tag that is also an ordinary word needs a closing tag.
                     let certain = self.context.is_first() && !open.starts_with('[') && !is_word(&open);
                     self.begin(open, PAIRS[n].1, certain);
                 }
             }
-            Mark::Close(n) => return self.close_alone(PAIRS[n].1.len(), split),
-            Mark::Wrapper(n) => {
+            Tag::Close(n) => return self.close_alone(PAIRS[n].1.len(), separated),
+            Tag::Wrapper(n) => {
                 let wrapper: String = self.pending.drain(..WRAPPERS[n].len()).collect();
                 if self.context.is_literal() {
-                    self.show(&wrapper, split);
+                    self.show(&wrapper, separated);
                 } else {
                     self.skips_blanks = true;
                 }
             }
-            Mark::Harmony(n) => {
+            Tag::Harmony(n) => {
                 let token: String = self.pending.drain(..HARMONY[n].len()).collect();
                 let opens = matches!(HARMONY[n], "<|channel|>" | "<|start|>");
                 if self.context.is_literal() || !(self.harmony || opens && self.context.may_begin()) {
-                    self.show(&token, split);
+                    self.show(&token, separated);
                 } else if opens {
-                    self.mode = Mode::Header(token);
+                    self.mode = FilterMode::Header(token);
                 } else {
                     self.skips_blanks |= HARMONY[n] == "<|message|>";
                 }
@@ -212,44 +214,47 @@ impl Thoughts {
     }
 
     /// Handles a closing tag without an opening one: the text before it was reasoning.
-    fn close_alone(&mut self, bytes: usize, split: &mut Split) -> bool {
+    fn close_alone(&mut self, bytes: usize, separated: &mut Separated) -> bool {
         let Some(next) = self.pending[bytes..].chars().next() else {
             // The next character is needed to detect the middle of a sentence.
             return false;
         };
-        let mark: String = self.pending.drain(..bytes).collect();
-        self.closes_alone(&mark, Some(next), split);
+        let tag: String = self.pending.drain(..bytes).collect();
+        self.closes_alone(&tag, Some(next), separated);
         true
     }
 
-    fn closes_alone(&mut self, mark: &str, next: Option<char>, split: &mut Split) {
+    fn closes_alone(&mut self, tag: &str, next: Option<char>, separated: &mut Separated) {
         let in_sentence = self.context.last == Some(' ') && next == Some(' ');
         if self.context.is_literal() || self.context.mentions || in_sentence {
-            return self.show(mark, split);
+            return self.show(tag, separated);
         }
         self.bare_close = true;
-        split.retracts = true;
-        split.thought.push_str(&std::mem::take(&mut split.text));
-        self.context = Context::default();
+        separated.retracts = true;
+        separated.reasoning.push_str(&std::mem::take(&mut separated.text));
+        self.context = TextPosition::default();
         self.blanks.clear();
         self.skips_blanks = true;
     }
 
-    fn step_thought(&mut self, split: &mut Split) -> bool {
-        let Mode::Thought(thought) = &mut self.mode else { return false };
-        if thought.open.is_empty() && thought.held.trim().is_empty() && self.pending.trim_start().starts_with(BEGINS) {
+    fn step_reasoning(&mut self, separated: &mut Separated) -> bool {
+        let FilterMode::Reasoning(reasoning) = &mut self.mode else { return false };
+        if reasoning.open.is_empty()
+            && reasoning.held.trim().is_empty()
+            && self.pending.trim_start().starts_with(BEGINS)
+        {
             // The reasoning begins with a tag.
-            self.mode = Mode::Text;
+            self.mode = FilterMode::Text;
             return true;
         }
-        let harmony = thought.open == HARMONY[0];
-        let Some((at, bytes)) = closing(&self.pending, thought.close, harmony) else {
-            let kept = unfinished(&self.pending, thought.close, harmony);
+        let harmony = reasoning.open == HARMONY[0];
+        let Some((at, bytes)) = closing(&self.pending, reasoning.close, harmony) else {
+            let kept = unfinished(&self.pending, reasoning.close, harmony);
             let rest = self.pending.split_off(self.pending.len() - kept);
             let content = std::mem::replace(&mut self.pending, rest);
-            match thought.certain {
-                true => split.thought.push_str(&content),
-                false => thought.held.push_str(&content),
+            match reasoning.certain {
+                true => separated.reasoning.push_str(&content),
+                false => reasoning.held.push_str(&content),
             }
             return false;
         };
@@ -259,22 +264,22 @@ impl Thoughts {
         if !begins_next {
             self.pending.drain(..bytes);
         }
-        split.thought.push_str(&std::mem::take(&mut thought.held));
-        split.thought.push_str(&content);
-        self.bare_close |= thought.open.is_empty();
-        self.mode = Mode::Text;
+        separated.reasoning.push_str(&std::mem::take(&mut reasoning.held));
+        separated.reasoning.push_str(&content);
+        self.bare_close |= reasoning.open.is_empty();
+        self.mode = FilterMode::Text;
         self.skips_blanks = true;
         true
     }
 
-    fn step_header(&mut self, split: &mut Split) -> bool {
-        let Mode::Header(header) = &mut self.mode else { return false };
+    fn step_header(&mut self, separated: &mut Separated) -> bool {
+        let FilterMode::Header(header) = &mut self.mode else { return false };
         let Some(at) = self.pending.find("<|message|>") else {
             if self.pending.len() > NAME_BYTES_MAX {
                 // No header is that long.
                 let text = std::mem::take(header) + &std::mem::take(&mut self.pending);
-                self.mode = Mode::Text;
-                self.show(&text, split);
+                self.mode = FilterMode::Text;
+                self.show(&text, separated);
             }
             return false;
         };
@@ -288,14 +293,14 @@ impl Thoughts {
             "analysis" | "commentary" | "thought" | "thinking" | "reasoning" => {
                 self.begin(HARMONY[0].to_owned(), "<|end|>", true);
             }
-            _ => self.mode = Mode::Text,
+            _ => self.mode = FilterMode::Text,
         }
         true
     }
 
     fn begin(&mut self, open: String, close: &'static str, certain: bool) {
         self.blanks.clear();
-        self.mode = Mode::Thought(Thought { open, close, certain, held: String::new() });
+        self.mode = FilterMode::Reasoning(ReasoningBlock { open, close, certain, held: String::new() });
     }
 
     /// Returns true if the text begins as a harmony answer without tags, or `None` if it is still too short.
@@ -308,7 +313,7 @@ impl Thoughts {
         }
     }
 
-    fn show(&mut self, text: &str, split: &mut Split) {
+    fn show(&mut self, text: &str, separated: &mut Separated) {
         let text = match self.skips_blanks {
             true => text.trim_start(),
             false => text,
@@ -322,7 +327,7 @@ impl Thoughts {
         self.skips_blanks = false;
         let text = std::mem::take(&mut self.blanks) + text;
         self.context.passed(&text);
-        split.text.push_str(&text);
+        separated.text.push_str(&text);
     }
 }
 
@@ -331,29 +336,29 @@ fn is_word(open: &str) -> bool {
 }
 
 /// Returns the tag at the start of `text`.
-fn mark(text: &str) -> Mark {
+fn tag(text: &str) -> Tag {
     let marks = (0..PAIRS.len())
-        .flat_map(|n| [(PAIRS[n].0, Mark::Open(n)), (PAIRS[n].1, Mark::Close(n))])
-        .chain((0..WRAPPERS.len()).map(|n| (WRAPPERS[n], Mark::Wrapper(n))))
-        .chain((0..HARMONY.len()).map(|n| (HARMONY[n], Mark::Harmony(n))));
-    let mut found = Mark::None;
-    for (word, mark) in marks {
+        .flat_map(|n| [(PAIRS[n].0, Tag::Open(n)), (PAIRS[n].1, Tag::Close(n))])
+        .chain((0..WRAPPERS.len()).map(|n| (WRAPPERS[n], Tag::Wrapper(n))))
+        .chain((0..HARMONY.len()).map(|n| (HARMONY[n], Tag::Harmony(n))));
+    let mut found = Tag::None;
+    for (word, tag) in marks {
         match begins_with(text, word) {
-            Some(true) => return mark,
+            Some(true) => return tag,
             Some(false) => {}
-            None => found = Mark::Unfinished,
+            None => found = Tag::Unfinished,
         }
     }
     found
 }
 
-/// Returns true if `text` begins with `mark`, ignoring case, or `None` if the text is too short.
-fn begins_with(text: &str, mark: &str) -> Option<bool> {
-    let length = text.len().min(mark.len());
-    let same = text.as_bytes()[..length].eq_ignore_ascii_case(&mark.as_bytes()[..length]);
+/// Returns true if `text` begins with `tag`, ignoring case, or `None` if the text is too short.
+fn begins_with(text: &str, tag: &str) -> Option<bool> {
+    let length = text.len().min(tag.len());
+    let same = text.as_bytes()[..length].eq_ignore_ascii_case(&tag.as_bytes()[..length]);
     match same {
         false => Some(false),
-        true if text.len() >= mark.len() => Some(true),
+        true if text.len() >= tag.len() => Some(true),
         true => None,
     }
 }
@@ -368,24 +373,24 @@ fn closing(text: &str, close: &'static str, harmony: bool) -> Option<(usize, usi
     let bytes = text.as_bytes();
     closers(close, harmony)
         .filter_map(|close| {
-            let mark = close.as_bytes();
-            let found = bytes.windows(mark.len()).enumerate().find(|(at, window)| {
-                let mentioned = *at > 0 && bytes[at - 1] == b'`' && bytes.get(at + mark.len()) == Some(&b'`');
-                window.eq_ignore_ascii_case(mark) && !mentioned
+            let tag = close.as_bytes();
+            let found = bytes.windows(tag.len()).enumerate().find(|(at, window)| {
+                let mentioned = *at > 0 && bytes[at - 1] == b'`' && bytes.get(at + tag.len()) == Some(&b'`');
+                window.eq_ignore_ascii_case(tag) && !mentioned
             });
-            found.map(|(at, _)| (at, mark.len()))
+            found.map(|(at, _)| (at, tag.len()))
         })
         .min()
 }
 
 /// Returns the length of the suffix of `text` that may be the beginning of a closing tag.
 fn unfinished(text: &str, close: &'static str, harmony: bool) -> usize {
-    let longest = |mark: &str| {
+    let longest = |tag: &str| {
         let bytes = text.as_bytes();
-        let lengths = (1..mark.len()).rev();
+        let lengths = (1..tag.len()).rev();
         lengths
             .filter(|&n| n <= bytes.len() && text.is_char_boundary(bytes.len() - n))
-            .find(|&n| bytes[bytes.len() - n..].eq_ignore_ascii_case(&mark.as_bytes()[..n]))
+            .find(|&n| bytes[bytes.len() - n..].eq_ignore_ascii_case(&tag.as_bytes()[..n]))
             .unwrap_or(0)
     };
     closers(close, harmony).map(longest).max().unwrap_or(0)
@@ -393,7 +398,7 @@ fn unfinished(text: &str, close: &'static str, harmony: bool) -> usize {
 
 /// The context of the visible text that decides whether a tag is literal.
 #[derive(Debug, Default)]
-struct Context {
+struct TextPosition {
     /// Last character.
     last: Option<char>,
     /// Last visible character of the line.
@@ -410,7 +415,7 @@ struct Context {
     ticks: Option<usize>,
 }
 
-impl Context {
+impl TextPosition {
     fn passed(&mut self, text: &str) {
         for c in text.chars() {
             if let Some((of, count, begins_line)) = self.run
@@ -472,29 +477,29 @@ mod tests {
     use super::*;
 
     /// Splits a text that arrives in pieces of `size` characters.
-    fn split(text: &str, size: usize, cut: bool) -> (String, String) {
-        let mut thoughts = Thoughts::default();
-        let (mut shown, mut thought) = (String::new(), String::new());
-        let mut add = |split: Split| {
-            if split.retracts {
-                thought.push_str(&std::mem::take(&mut shown));
+    fn separated(text: &str, size: usize, cut: bool) -> (String, String) {
+        let mut filter = ReasoningFilter::default();
+        let (mut shown, mut reasoning) = (String::new(), String::new());
+        let mut add = |separated: Separated| {
+            if separated.retracts {
+                reasoning.push_str(&std::mem::take(&mut shown));
             }
-            thought.push_str(&split.thought);
-            shown.push_str(&split.text);
+            reasoning.push_str(&separated.reasoning);
+            shown.push_str(&separated.text);
         };
         let chars: Vec<char> = text.chars().collect();
         for piece in chars.chunks(size) {
-            add(thoughts.take(&piece.iter().collect::<String>()));
+            add(filter.take(&piece.iter().collect::<String>()));
         }
-        add(thoughts.end(cut));
-        (shown, thought)
+        add(filter.end(cut));
+        (shown, reasoning)
     }
 
-    fn at_every_size(text: &str, shown: &str, thought: &str) {
+    fn at_every_size(text: &str, shown: &str, reasoning: &str) {
         for size in 1..=text.chars().count() {
-            let (is_shown, is_thought) = split(text, size, false);
+            let (is_shown, is_thought) = separated(text, size, false);
             assert_eq!(is_shown, shown, "{text:?} in pieces of {size}");
-            assert_eq!(is_thought.trim(), thought, "{text:?} in pieces of {size}");
+            assert_eq!(is_thought.trim(), reasoning, "{text:?} in pieces of {size}");
         }
     }
 
@@ -526,8 +531,8 @@ mod tests {
             ("<|channel|>commentary to=functions.x <|constrain|>json<|message|>hm<|call|>yes", "yes"),
             ("analysisHmassistantfinalyes", "yes"),
         ] {
-            let thought = if text.starts_with("analysisH") { "Hm" } else { "hm" };
-            at_every_size(text, shown, thought);
+            let reasoning = if text.starts_with("analysisH") { "Hm" } else { "hm" };
+            at_every_size(text, shown, reasoning);
         }
     }
 
@@ -554,24 +559,27 @@ mod tests {
 
     #[test]
     fn reasoning_that_never_ends_is_reasoning_at_the_beginning_and_where_the_answer_was_cut() {
-        assert_eq!(split("<think>never ends", 3, false), (String::new(), "never ends".to_owned()));
-        assert_eq!(split("So.\n<think>never", 3, true), ("So.\n".to_owned(), "never".to_owned()));
+        assert_eq!(separated("<think>never ends", 3, false), (String::new(), "never ends".to_owned()));
+        assert_eq!(separated("So.\n<think>never", 3, true), ("So.\n".to_owned(), "never".to_owned()));
         let mention = "Tags:\n<think> begins it.";
-        assert_eq!(split(mention, 3, false), (mention.to_owned(), String::new()));
+        assert_eq!(separated(mention, 3, false), (mention.to_owned(), String::new()));
     }
 
     #[test]
     fn a_model_that_reasons_without_an_opening_mark_is_held_back() {
-        let mut thoughts = Thoughts::held_back();
-        assert_eq!(thoughts.take("hm, 17"), Split::default());
-        let split = thoughts.take(" times</think>\nyes");
-        assert_eq!((split.text.as_str(), split.thought.as_str(), split.retracts), ("yes", "hm, 17 times", false));
-        assert!(thoughts.had_bare_close());
-        let mut at_once = Thoughts::held_back();
-        assert_eq!(at_once.take("yes"), Split::default());
+        let mut reasoning = ReasoningFilter::held_back();
+        assert_eq!(reasoning.take("hm, 17"), Separated::default());
+        let separated = reasoning.take(" times</think>\nyes");
+        assert_eq!(
+            (separated.text.as_str(), separated.reasoning.as_str(), separated.retracts),
+            ("yes", "hm, 17 times", false)
+        );
+        assert!(reasoning.had_bare_close());
+        let mut at_once = ReasoningFilter::held_back();
+        assert_eq!(at_once.take("yes"), Separated::default());
         assert_eq!(at_once.end(false).text, "yes");
-        let mut tagged = Thoughts::held_back();
-        let split = tagged.take("<think>hm</think>yes");
-        assert_eq!((split.text.as_str(), split.thought.as_str()), ("yes", "hm"));
+        let mut tagged = ReasoningFilter::held_back();
+        let separated = tagged.take("<think>hm</think>yes");
+        assert_eq!((separated.text.as_str(), separated.reasoning.as_str()), ("yes", "hm"));
     }
 }
