@@ -10,8 +10,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hermes_adapter_sdk::prelude::*;
 use serde_json::Value;
 
-use crate::api::ApiError;
-use crate::turn::End;
+use crate::api_error::ApiError;
+use crate::end::End;
 
 /// Files of one request.
 pub const FILES_MAX: usize = 32;

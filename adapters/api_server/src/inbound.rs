@@ -5,15 +5,14 @@
 //! name is a chat of its own, and the whole conversation in the request is sent as text,
 //! because the host has no history of it.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
-
 use axum::http::HeaderMap;
 use hermes_adapter_sdk::prelude::*;
 use sha2::{Digest, Sha256};
 
-use crate::api::{ApiError, Conversation, Speaker};
+use crate::api::{Conversation, Speaker};
+use crate::api_error::ApiError;
 use crate::files::InFile;
+use crate::instructions::Instructed;
 
 /// The sender of all events. The key belongs to one person.
 const SENDER: &str = "api";
@@ -23,9 +22,6 @@ const SESSION_CHARS_MAX: usize = 256;
 
 /// The maximum length of an idempotency key, in characters.
 const KEY_CHARS_MAX: usize = 255;
-
-/// The maximum number of conversations with remembered instructions.
-const INSTRUCTED_MAX: usize = 1000;
 
 /// The header with the name of a conversation.
 pub const SESSION_HEADER: &str = "x-hermes-session-id";
@@ -105,26 +101,6 @@ impl Asked {
             return said;
         }
         transcript(&[(Speaker::System, instructions), (Speaker::User, said)])
-    }
-}
-
-/// The instructions that each conversation has received. A client that sends them with
-/// every request does not repeat them to the agent.
-#[derive(Default)]
-pub struct Instructed {
-    latest: Mutex<VecDeque<(String, [u8; 32])>>,
-}
-
-impl Instructed {
-    fn is_new(&self, chat: &str, instructions: &str) -> bool {
-        let digest: [u8; 32] = Sha256::digest(instructions.as_bytes()).into();
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = latest.iter().position(|(known, _)| known == chat).and_then(|at| latest.remove(at));
-        latest.push_back((chat.to_owned(), digest));
-        if latest.len() > INSTRUCTED_MAX {
-            latest.pop_front();
-        }
-        known.is_none_or(|(_, known)| known != digest)
     }
 }
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 use hermes_adapter_sdk::prelude::*;
 use tokio::time::timeout;
 
-use crate::kept;
+use crate::answers as kept;
+use crate::end::End;
+use crate::open_request::Turn;
 use crate::server::{Found, Server};
-use crate::turn::{End, Turn};
 
 /// The time in which a requester must read the reply; below the host's own deadline for a send.
 const TAKE_WAIT: Duration = Duration::from_secs(45);

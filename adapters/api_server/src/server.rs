@@ -8,10 +8,10 @@ use hermes_adapter_sdk::prelude::*;
 use tokio::sync::{Semaphore, watch};
 
 use crate::Config;
-use crate::door::Key;
-use crate::inbound::Instructed;
-use crate::kept::Kept;
-use crate::turn::Turn;
+use crate::answers::Kept;
+use crate::instructions::Instructed;
+use crate::key::Key;
+use crate::open_request::Turn;
 
 /// The maximum number of remembered ended requests; a repeated send gets the same outcome.
 const SETTLED_MAX: usize = 1024;

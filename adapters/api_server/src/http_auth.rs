@@ -10,68 +10,17 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AUTHORIZATION, CACHE_CONTROL, HOST, HeaderMap, HeaderName,
-    HeaderValue, ORIGIN, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, HOST, HeaderName, HeaderValue, ORIGIN,
+    REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{Method, Response, StatusCode};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
 use hermes_adapter_net::address::is_loopback_host;
 use hermes_adapter_net::serve::Caller;
-use sha2::{Digest, Sha256};
 
-use crate::api::ApiError;
+use crate::api_error::ApiError;
 use crate::server::Server;
-
-/// The minimum length of a configured key, in characters.
-pub const KEY_CHARS_MIN: usize = 16;
-
-/// The hash of the key, which is sufficient for the comparison.
-pub struct Key {
-    digest: [u8; 32],
-}
-
-impl Key {
-    /// Stores the hash of `key`.
-    pub fn new(key: &str) -> Self {
-        Self { digest: Sha256::digest(key.as_bytes()).into() }
-    }
-
-    /// Returns whether `headers` contain the key. The comparison takes constant time.
-    fn is_in(&self, headers: &HeaderMap) -> bool {
-        let value = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-        let (scheme, key) = value.split_at(value.len().min(7));
-        let digest: [u8; 32] = Sha256::digest(key).into();
-        let differs = digest.iter().zip(&self.digest).fold(0, |differs, (left, right)| differs | (left ^ right));
-        std::hint::black_box(differs) == 0 && scheme.eq_ignore_ascii_case(b"bearer ")
-    }
-}
-
-impl std::fmt::Debug for Key {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Key(…)")
-    }
-}
-
-/// Returns the weakness of a configured key, if it has one.
-pub fn weakness(key: &str) -> Option<&'static str> {
-    let lower = key.to_ascii_lowercase();
-    let first = key.chars().next();
-    if key.chars().count() < KEY_CHARS_MIN {
-        Some("it is shorter than 16 characters")
-    } else if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        Some("it contains characters that are not allowed in a header")
-    } else if key.chars().all(|char| Some(char) == first) {
-        Some("it repeats a single character")
-    } else if ["changeme", "change-me", "change_me", "placeholder", "your-api-key", "your_api_key"]
-        .iter()
-        .any(|word| lower.contains(word))
-    {
-        Some("it is a placeholder")
-    } else {
-        None
-    }
-}
 
 /// Passes a valid request on, or responds with an error.
 pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response<Body> {
@@ -173,37 +122,6 @@ fn preflight() -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn bearer(value: &str) -> HeaderMap {
-        HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())])
-    }
-
-    #[test]
-    fn only_the_key_itself_opens() {
-        let key = Key::new("sixteen-letters!");
-        assert!(key.is_in(&bearer("Bearer sixteen-letters!")));
-        assert!(key.is_in(&bearer("bearer sixteen-letters!")));
-        for wrong in ["sixteen-letters!", "Bearer sixteen-letters", "Bearer ", "", "Basic sixteen-letters!", "Bear"] {
-            assert!(!key.is_in(&bearer(wrong)), "{wrong:?}");
-        }
-        assert!(!key.is_in(&HeaderMap::new()));
-        assert!(!format!("{key:?}").contains("sixteen"));
-    }
-
-    #[test]
-    fn weak_keys_are_told_why() {
-        for weak in [
-            "",
-            "short",
-            "aaaaaaaaaaaaaaaaaaaa",
-            "please-CHANGEME-now",
-            "with a space in the middle",
-            "ümläute-ümläute-ü",
-        ] {
-            assert!(weakness(weak).is_some(), "{weak:?}");
-        }
-        assert_eq!(weakness("3f9c2b7a11e84d05"), None);
-    }
 
     #[test]
     fn a_renamed_page_does_not_reach_a_server_of_this_machine() {

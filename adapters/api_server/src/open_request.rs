@@ -4,15 +4,14 @@
 //! whether the request has ended, and how. Readers follow at their own pace. Several
 //! readers can follow the same request, if its idempotency key was sent repeatedly.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::server::Server;
+use crate::end::End;
 
 /// The maximum size of text buffered for readers, in bytes. The host's replies are far below it.
 const SAID_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -29,54 +28,6 @@ const REPLY_GRACE: Duration = Duration::from_secs(10);
 /// The time that a failure waits for the host's message about it.
 const ERROR_GRACE: Duration = Duration::from_secs(2);
 
-/// The end of a request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "end", rename_all = "snake_case")]
-pub enum End {
-    /// The request was answered.
-    Answered {
-        /// The answer.
-        text: String,
-        /// `stop`, `length`, `stopped` or `silent`.
-        finish_reason: String,
-        /// The cost of the answer.
-        usage: Usage,
-        /// The model that answered, if it is known.
-        model: String,
-    },
-    /// The request failed.
-    Failed {
-        /// The HTTP status.
-        status: u16,
-        /// A stable error code.
-        code: String,
-        /// The error in one sentence.
-        message: String,
-        /// True if the same request may succeed later.
-        retryable: bool,
-        /// True if the message is the host's own, so that this end also delivers it.
-        of_host: bool,
-    },
-}
-
-impl End {
-    /// Creates a failure detected by this adapter.
-    pub fn failed(status: u16, code: &str, message: impl Into<String>) -> Self {
-        let retryable = matches!(status, 429 | 503 | 504);
-        Self::Failed { status, code: code.to_owned(), message: message.into(), retryable, of_host: false }
-    }
-
-    /// Returns whether the same event can have no better end.
-    pub fn is_final(&self) -> bool {
-        self.tells_reply() || matches!(self, Self::Failed { status: 504, .. })
-    }
-
-    /// Returns whether this end delivers a reply of the host.
-    pub fn tells_reply(&self) -> bool {
-        matches!(self, Self::Answered { .. } | Self::Failed { of_host: true, .. })
-    }
-}
-
 /// A piece for a reader, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
@@ -86,6 +37,14 @@ pub enum Piece {
     Text(String),
     /// The end; no piece follows.
     End(End),
+}
+
+/// The position of a reader.
+#[derive(Default)]
+pub struct Position {
+    entry: usize,
+    /// The number of bytes read of the text at `entry`.
+    offset: usize,
 }
 
 /// The next action for a request.
@@ -364,6 +323,66 @@ impl Turn {
         }
     }
 
+    /// Adds a reader, and returns a receiver that changes with every recorded event.
+    pub fn add_reader(&self) -> watch::Receiver<()> {
+        self.change(|state| state.readers += 1);
+        self.watch()
+    }
+
+    /// Removes a reader. After the last reader of a request that has ended, returns whether a reader has read the
+    /// host's reply.
+    pub fn remove_reader(&self) -> Option<bool> {
+        let mut taken = None;
+        self.change(|state| {
+            state.readers -= 1;
+            if state.readers == 0 {
+                taken = state.end.as_ref().map(|end| state.taken && end.tells_reply());
+            }
+        });
+        taken
+    }
+
+    /// Returns whether the host has the event, or the request has ended without it.
+    pub fn is_confirmed(&self) -> bool {
+        let state = self.lock();
+        state.confirmed || state.end.is_some()
+    }
+
+    /// Returns the end, if the request has ended.
+    pub fn end_so_far(&self) -> Option<End> {
+        self.lock().end.clone()
+    }
+
+    /// Returns the piece at `position`, and moves the position behind it. The end is returned repeatedly.
+    pub fn piece(&self, position: &mut Position) -> Option<Piece> {
+        let state = self.lock();
+        while let Some(said) = state.said.get(position.entry) {
+            match said {
+                Said::Event(event) => {
+                    position.entry += 1;
+                    return Some(Piece::Event(event.clone()));
+                }
+                Said::Text(text) if position.offset < text.len() => {
+                    let piece = text[position.offset..].to_owned();
+                    position.offset = text.len();
+                    return Some(Piece::Text(piece));
+                }
+                // Text grows only in the last entry.
+                Said::Text(_) if position.entry + 1 < state.said.len() => {
+                    position.entry += 1;
+                    position.offset = 0;
+                }
+                Said::Text(_) => break,
+            }
+        }
+        state.end.clone().map(Piece::End)
+    }
+
+    /// Records that a reader has read the host's reply.
+    pub fn mark_taken(&self) {
+        self.change(|state| state.taken = true);
+    }
+
     fn change(&self, work: impl FnOnce(&mut State)) {
         work(&mut self.lock());
         self.changed.send_replace(());
@@ -410,107 +429,6 @@ fn tail(streamed: &str, reply: &str, whole: bool) -> String {
         Some(rest) => rest.to_owned(),
         None if whole => String::new(),
         None => format!("\n\n{reply}"),
-    }
-}
-
-/// A reader that waits for the answer. When the last reader ends, so does the request.
-pub struct Reader {
-    server: Arc<Server>,
-    turn: Arc<Turn>,
-    changed: watch::Receiver<()>,
-    entry: usize,
-    offset: usize,
-}
-
-impl Reader {
-    /// Creates a reader that follows `turn` from its beginning.
-    pub fn new(server: Arc<Server>, turn: Arc<Turn>) -> Self {
-        turn.change(|state| state.readers += 1);
-        let changed = turn.watch();
-        Self { server, turn, changed, entry: 0, offset: 0 }
-    }
-
-    /// Waits until the host has the event, or the request ends without it.
-    pub async fn opened(&mut self) -> Option<End> {
-        loop {
-            self.changed.borrow_and_update();
-            {
-                let state = self.turn.lock();
-                if state.confirmed || state.end.is_some() {
-                    return state.end.clone();
-                }
-            }
-            // The turn lives as long as this reader, so the channel stays open.
-            if self.changed.changed().await.is_err() {
-                return None;
-            }
-        }
-    }
-
-    /// Returns the next piece. The end is returned repeatedly.
-    pub async fn next(&mut self) -> Piece {
-        loop {
-            self.changed.borrow_and_update();
-            if let Some(piece) = self.take() {
-                return piece;
-            }
-            if self.changed.changed().await.is_err() {
-                return Piece::End(End::failed(500, "internal", "the request was lost"));
-            }
-        }
-    }
-
-    /// Returns the end and skips all other pieces.
-    pub async fn ended(&mut self) -> End {
-        loop {
-            if let Piece::End(end) = self.next().await {
-                return end;
-            }
-        }
-    }
-
-    /// Records that the answer is written to its connection.
-    pub fn took_it(&self) {
-        self.turn.change(|state| state.taken = true);
-    }
-
-    fn take(&mut self) -> Option<Piece> {
-        let state = self.turn.lock();
-        while let Some(said) = state.said.get(self.entry) {
-            match said {
-                Said::Event(event) => {
-                    self.entry += 1;
-                    return Some(Piece::Event(event.clone()));
-                }
-                Said::Text(text) if self.offset < text.len() => {
-                    let piece = text[self.offset..].to_owned();
-                    self.offset = text.len();
-                    return Some(Piece::Text(piece));
-                }
-                // Text grows only in the last entry.
-                Said::Text(_) if self.entry + 1 < state.said.len() => {
-                    self.entry += 1;
-                    self.offset = 0;
-                }
-                Said::Text(_) => break,
-            }
-        }
-        state.end.clone().map(Piece::End)
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        let mut gone = None;
-        self.turn.change(|state| {
-            state.readers -= 1;
-            if state.readers == 0 {
-                gone = state.end.as_ref().map(|end| state.taken && end.tells_reply());
-            }
-        });
-        if let Some(taken) = gone {
-            self.server.leave(&self.turn, taken);
-        }
     }
 }
 

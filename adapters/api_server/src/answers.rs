@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hermes_adapter_sdk::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::end::End;
 use crate::server::Server;
-use crate::turn::End;
 
 /// The maximum number of remembered requests with a key, which keeps the index below 64 KiB.
 const KEPT_MAX: usize = 500;
