@@ -11,19 +11,18 @@ use hermes_adapter_sdk::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::end::End;
-use crate::server::Server;
 
 /// The maximum number of remembered requests with a key, which keeps the index below 64 KiB.
-const KEPT_MAX: usize = 500;
+const ANSWERS_MAX: usize = 500;
 
 /// The maximum size of a stored answer, with its quotes and escapes, in bytes; the host's limit is 64 KiB.
 const ANSWER_BYTES_MAX: usize = 63 * 1024;
 
 const INDEX: &str = "kept";
 
-/// The index in memory.
-#[derive(Default)]
-pub struct Kept {
+/// The stored answers, and their index in memory.
+pub struct AnswerStore {
+    host: Host,
     index: Mutex<VecDeque<Entry>>,
 }
 
@@ -35,71 +34,78 @@ struct Entry {
     i: i64,
 }
 
-impl Kept {
+impl AnswerStore {
+    /// Creates a store with an empty index.
+    pub fn new(host: Host) -> Self {
+        Self { host, index: Mutex::default() }
+    }
+
+    /// Loads the index. Called before the first request.
+    pub async fn load(&self) -> Result<(), CallError> {
+        if let Some(text) = self.host.kv().get(INDEX).await? {
+            match serde_json::from_str(&text) {
+                Ok(index) => *self.lock() = index,
+                Err(error) => {
+                    tracing::warn!(%error, "index of stored answers cannot be read; starting with an empty one");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a request with a key to the index.
+    pub async fn add(&self, event_id: &str, inbox_id: i64) {
+        let mut dropped = Vec::new();
+        let text = {
+            let mut index = self.lock();
+            if index.iter().any(|entry| entry.e == event_id) {
+                return;
+            }
+            index.push_back(Entry { e: event_id.to_owned(), i: inbox_id });
+            while index.len() > ANSWERS_MAX {
+                dropped.extend(index.pop_front());
+            }
+            serde_json::to_string(&*index).unwrap_or_default()
+        };
+        for entry in dropped {
+            warn(self.host.kv().delete(&answer_key(&entry.e)).await);
+        }
+        warn(self.host.kv().set(INDEX, &text).await);
+    }
+
+    /// Stores the result of a request with a key.
+    pub async fn store(&self, event_id: &str, end: &End) {
+        let text = serde_json::to_string(end).unwrap_or_default();
+        if text.len() > ANSWER_BYTES_MAX {
+            tracing::info!(bytes = text.len(), "answer is too long to be stored under its idempotency key");
+            return;
+        }
+        warn(self.host.kv().set(&answer_key(event_id), &text).await);
+    }
+
+    /// Stores an answer without an open request, if its request had a key.
+    pub async fn store_late(&self, inbox_id: i64, end: &End) {
+        let event_id = self.lock().iter().find(|entry| entry.i == inbox_id).map(|entry| entry.e.clone());
+        if let Some(event_id) = event_id {
+            self.store(&event_id, end).await;
+        }
+    }
+
+    /// Returns the stored result of a request.
+    pub async fn find(&self, event_id: &str) -> Option<End> {
+        if !self.lock().iter().any(|entry| entry.e == event_id) {
+            return None;
+        }
+        let text = self.host.kv().get(&answer_key(event_id)).await.ok()??;
+        serde_json::from_str(&text).ok()
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Loads the index. Called before the first request.
-pub async fn load(server: &Server) -> Result<(), CallError> {
-    if let Some(text) = server.host.kv().get(INDEX).await? {
-        match serde_json::from_str(&text) {
-            Ok(index) => *server.kept.lock() = index,
-            Err(error) => tracing::warn!(%error, "index of stored answers cannot be read; starting with an empty one"),
-        }
-    }
-    Ok(())
-}
-
-/// Adds a request with a key to the index.
-pub async fn begin(server: &Server, event_id: &str, inbox_id: i64) {
-    let mut dropped = Vec::new();
-    let text = {
-        let mut index = server.kept.lock();
-        if index.iter().any(|entry| entry.e == event_id) {
-            return;
-        }
-        index.push_back(Entry { e: event_id.to_owned(), i: inbox_id });
-        while index.len() > KEPT_MAX {
-            dropped.extend(index.pop_front());
-        }
-        serde_json::to_string(&*index).unwrap_or_default()
-    };
-    for entry in dropped {
-        warn(server.host.kv().delete(&place(&entry.e)).await);
-    }
-    warn(server.host.kv().set(INDEX, &text).await);
-}
-
-/// Stores the result of a request with a key.
-pub async fn keep(server: &Server, event_id: &str, end: &End) {
-    let text = serde_json::to_string(end).unwrap_or_default();
-    if text.len() > ANSWER_BYTES_MAX {
-        tracing::info!(bytes = text.len(), "answer is too long to be stored under its idempotency key");
-        return;
-    }
-    warn(server.host.kv().set(&place(event_id), &text).await);
-}
-
-/// Stores an answer without an open request, if its request had a key.
-pub async fn keep_late(server: &Server, inbox_id: i64, end: &End) {
-    let event_id = server.kept.lock().iter().find(|entry| entry.i == inbox_id).map(|entry| entry.e.clone());
-    if let Some(event_id) = event_id {
-        keep(server, &event_id, end).await;
-    }
-}
-
-/// Returns the stored result of a request.
-pub async fn find(server: &Server, event_id: &str) -> Option<End> {
-    if !server.kept.lock().iter().any(|entry| entry.e == event_id) {
-        return None;
-    }
-    let text = server.host.kv().get(&place(event_id)).await.ok()??;
-    serde_json::from_str(&text).ok()
-}
-
-fn place(event_id: &str) -> String {
+fn answer_key(event_id: &str) -> String {
     format!("{INDEX}:{event_id}")
 }
 

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::answers as kept;
 use crate::api_error::ApiError;
 use crate::end::End;
 use crate::files::{self, InFile};
@@ -37,7 +36,7 @@ pub async fn open(server: &Arc<Server>, mut asked: Asked) -> Result<Reader, ApiE
         return Err(ApiError::new(503, "gateway_draining", "the host is shutting down"));
     }
     if asked.keyed
-        && let Some(end) = kept::find(server, &asked.event_id).await
+        && let Some(end) = server.answers.find(&asked.event_id).await
     {
         let turn = Turn::ended(asked.event_id, asked.chat, end);
         return Ok(Reader::new(Arc::clone(server), Arc::new(turn)));
@@ -71,7 +70,7 @@ async fn follow(server: Arc<Server>, turn: Arc<Turn>, event: Event, files: Vec<I
         Err(end) => end,
     };
     if turn.is_keyed() && end.is_final() {
-        kept::keep(&server, turn.event_id(), &end).await;
+        server.answers.store(turn.event_id(), &end).await;
     }
     if !turn.end(end) {
         server.leave(&turn, false);
@@ -104,7 +103,7 @@ async fn submit(server: &Arc<Server>, turn: &Arc<Turn>, mut event: Event, files:
     turn.confirm(inbox_id.as_ref().ok().copied(), repeated);
     server.confirmed(turn, inbox_id.as_ref().ok().copied());
     if let (Ok(inbox_id), true) = (&inbox_id, turn.is_keyed()) {
-        kept::begin(server, turn.event_id(), *inbox_id).await;
+        server.answers.add(turn.event_id(), *inbox_id).await;
     }
     inbox_id
 }

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, lookup_host};
 use crate::key::Key;
 use crate::server::Server;
 use crate::validate::{LISTEN_MEND, chosen_key, reachable_without_key};
-use crate::{answers as kept, inbound, routes};
+use crate::{inbound, routes};
 
 /// The limits for callers. The last request of a connection additionally has the time of an answer.
 const BOUNDS: Bounds = Bounds {
@@ -31,7 +31,7 @@ pub async fn open(server: &Arc<Server>) -> Result<TcpListener, ConnectError> {
     let addresses = addresses(&server.config.listen).await?;
     let on_loopback = addresses.iter().all(|address| is_loopback_ip(address.ip()));
     let made = ready_key(server, on_loopback).await?;
-    kept::load(server).await.map_err(|error| ConnectError::retry(error.to_string()))?;
+    server.answers.load().await.map_err(|error| ConnectError::retry(error.to_string()))?;
     let listener = serve::bind("listen", &addresses).await?;
     let address = listener
         .local_addr()

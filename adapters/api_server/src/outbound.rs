@@ -5,7 +5,6 @@ use std::time::Duration;
 use hermes_adapter_sdk::prelude::*;
 use tokio::time::timeout;
 
-use crate::answers as kept;
 use crate::end::End;
 use crate::open_request::Turn;
 use crate::server::{Found, Server};
@@ -66,7 +65,7 @@ async fn keep(server: &Server, inbox_id: i64, message: &Outgoing) {
             usage: Usage::default(),
             model: String::new(),
         };
-        kept::keep_late(server, inbox_id, &end).await;
+        server.answers.store_late(inbox_id, &end).await;
     }
 }
 

@@ -8,7 +8,7 @@ use hermes_adapter_sdk::prelude::*;
 use tokio::sync::{Semaphore, watch};
 
 use crate::Config;
-use crate::answers::Kept;
+use crate::answers::AnswerStore;
 use crate::instructions::Instructed;
 use crate::key::Key;
 use crate::open_request::Turn;
@@ -28,7 +28,7 @@ pub struct Server {
     /// Permits for requests that wait for answers.
     pub room: Arc<Semaphore>,
     /// The answers stored under their idempotency keys.
-    pub kept: Kept,
+    pub answers: AnswerStore,
     /// The instructions that conversations have received from clients.
     pub instructed: Instructed,
     open: Mutex<Open>,
@@ -65,7 +65,7 @@ impl Server {
         Self {
             // Values out of range are rejected on connect; this must only not panic before.
             room: Arc::new(Semaphore::new(config.requests_max.min(Semaphore::MAX_PERMITS))),
-            kept: Kept::default(),
+            answers: AnswerStore::new(host.clone()),
             instructed: Instructed::default(),
             key: OnceLock::new(),
             on_loopback: OnceLock::new(),
