@@ -21,7 +21,7 @@ const ANSWER_BYTES_MAX: usize = 63 * 1024;
 const INDEX: &str = "kept";
 
 /// The stored answers, and their index in memory.
-pub struct AnswerStore {
+pub(crate) struct AnswerStore {
     host: Host,
     index: Mutex<VecDeque<Entry>>,
 }
@@ -36,12 +36,12 @@ struct Entry {
 
 impl AnswerStore {
     /// Creates a store with an empty index.
-    pub fn new(host: Host) -> Self {
+    pub(crate) fn new(host: Host) -> Self {
         Self { host, index: Mutex::default() }
     }
 
     /// Loads the index. Called before the first request.
-    pub async fn load(&self) -> Result<(), CallError> {
+    pub(crate) async fn load(&self) -> Result<(), CallError> {
         if let Some(text) = self.host.kv().get(INDEX).await? {
             match serde_json::from_str(&text) {
                 Ok(index) => *self.lock() = index,
@@ -54,7 +54,7 @@ impl AnswerStore {
     }
 
     /// Adds a request with a key to the index.
-    pub async fn add(&self, event_id: &str, inbox_id: i64) {
+    pub(crate) async fn add(&self, event_id: &str, inbox_id: i64) {
         let mut dropped = Vec::new();
         let text = {
             let mut index = self.lock();
@@ -74,7 +74,7 @@ impl AnswerStore {
     }
 
     /// Stores the result of a request with a key.
-    pub async fn store(&self, event_id: &str, end: &End) {
+    pub(crate) async fn store(&self, event_id: &str, end: &End) {
         let text = serde_json::to_string(end).unwrap_or_default();
         if text.len() > ANSWER_BYTES_MAX {
             tracing::info!(bytes = text.len(), "answer is too long to be stored under its idempotency key");
@@ -84,7 +84,7 @@ impl AnswerStore {
     }
 
     /// Stores an answer without an open request, if its request had a key.
-    pub async fn store_late(&self, inbox_id: i64, end: &End) {
+    pub(crate) async fn store_late(&self, inbox_id: i64, end: &End) {
         let event_id = self.lock().iter().find(|entry| entry.i == inbox_id).map(|entry| entry.e.clone());
         if let Some(event_id) = event_id {
             self.store(&event_id, end).await;
@@ -92,7 +92,7 @@ impl AnswerStore {
     }
 
     /// Returns the stored result of a request.
-    pub async fn find(&self, event_id: &str) -> Option<End> {
+    pub(crate) async fn find(&self, event_id: &str) -> Option<End> {
         if !self.lock().iter().any(|entry| entry.e == event_id) {
             return None;
         }

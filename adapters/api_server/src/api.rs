@@ -13,21 +13,21 @@ const MESSAGES_MAX: usize = 1000;
 /// The body of `POST /v1/chat/completions`. Fields that only tune a model are ignored,
 /// because the host's configuration decides about the model.
 #[derive(Debug, Deserialize)]
-pub struct ChatRequest {
+pub(crate) struct ChatRequest {
     /// The messages of the conversation, the oldest first.
-    pub messages: Vec<InMessage>,
+    pub(crate) messages: Vec<InMessage>,
     /// The model's name, which is returned unchanged.
     #[serde(default)]
-    pub model: Option<String>,
+    pub(crate) model: Option<String>,
     /// True to stream the answer.
     #[serde(default)]
-    pub stream: Option<bool>,
+    pub(crate) stream: Option<bool>,
     /// The options of the stream.
     #[serde(default)]
-    pub stream_options: Option<StreamOptions>,
+    pub(crate) stream_options: Option<StreamOptions>,
     /// The conversation to continue.
     #[serde(default)]
-    pub session_id: Option<String>,
+    pub(crate) session_id: Option<String>,
     #[serde(default)]
     n: Option<u64>,
     #[serde(default)]
@@ -38,29 +38,29 @@ pub struct ChatRequest {
 
 /// The options of a stream.
 #[derive(Debug, Default, Deserialize)]
-pub struct StreamOptions {
+pub(crate) struct StreamOptions {
     /// True to report the usage in the last chunk.
     #[serde(default)]
-    pub include_usage: Option<bool>,
+    pub(crate) include_usage: Option<bool>,
 }
 
 /// The body of `POST /api/chat/stream`.
 #[derive(Debug, Deserialize)]
-pub struct StreamRequest {
+pub(crate) struct StreamRequest {
     /// The message; alternatively `messages`.
     #[serde(default)]
-    pub message: Option<String>,
+    pub(crate) message: Option<String>,
     /// The messages of a conversation, as in chat completions.
     #[serde(default)]
-    pub messages: Vec<InMessage>,
+    pub(crate) messages: Vec<InMessage>,
     /// The conversation to continue.
     #[serde(default)]
-    pub session_id: Option<String>,
+    pub(crate) session_id: Option<String>,
 }
 
 /// A message from a client.
 #[derive(Debug, Deserialize)]
-pub struct InMessage {
+pub(crate) struct InMessage {
     role: String,
     #[serde(default)]
     content: Value,
@@ -68,7 +68,7 @@ pub struct InMessage {
 
 /// The role of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaker {
+pub(crate) enum Role {
     /// The client's instructions.
     System,
     /// The user.
@@ -79,9 +79,9 @@ pub enum Speaker {
     Tool,
 }
 
-impl Speaker {
+impl Role {
     /// Returns the role's word in a transcript.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::System => "system",
             Self::User => "user",
@@ -93,7 +93,7 @@ impl Speaker {
 
 impl ChatRequest {
     /// Rejects options that the answer could not honour.
-    pub fn check(&self) -> Result<(), ApiError> {
+    pub(crate) fn check(&self) -> Result<(), ApiError> {
         if self.n.is_some_and(|n| n != 1) {
             return Err(ApiError::invalid("n", "only one answer is supported; omit n"));
         }
@@ -111,54 +111,54 @@ impl ChatRequest {
 
 /// The messages of a request.
 #[derive(Debug, Default, PartialEq)]
-pub struct Conversation {
+pub(crate) struct Conversation {
     /// Speakers and texts, oldest first. The last message is the user's.
-    pub messages: Vec<(Speaker, String)>,
+    pub(crate) messages: Vec<(Role, String)>,
     /// Files, each with the position of its message.
-    pub files: Vec<(usize, InFile)>,
+    pub(crate) files: Vec<(usize, InFile)>,
 }
 
-impl From<Vec<(Speaker, String)>> for Conversation {
-    fn from(messages: Vec<(Speaker, String)>) -> Self {
+impl From<Vec<(Role, String)>> for Conversation {
+    fn from(messages: Vec<(Role, String)>) -> Self {
         Self { messages, files: Vec::new() }
     }
 }
 
 /// Parses the messages into roles, texts and files. The last message must be the user's, and only the user's have files.
-pub fn read(messages: &[InMessage]) -> Result<Conversation, ApiError> {
+pub(crate) fn parse_messages(messages: &[InMessage]) -> Result<Conversation, ApiError> {
     if messages.len() > MESSAGES_MAX {
         return Err(ApiError::invalid("messages", format!("the request has more than {MESSAGES_MAX} messages")));
     }
-    let mut read = Conversation::default();
+    let mut conversation = Conversation::default();
     for (at, message) in messages.iter().enumerate() {
-        let (speaker, text, files) = message.read()?;
-        if speaker != Speaker::User && !files.is_empty() {
+        let (role, text, files) = message.parse()?;
+        if role != Role::User && !files.is_empty() {
             return Err(ApiError::invalid("messages", "only user messages can have files"));
         }
-        read.messages.push((speaker, text));
-        read.files.extend(files.into_iter().map(|file| (at, file)));
+        conversation.messages.push((role, text));
+        conversation.files.extend(files.into_iter().map(|file| (at, file)));
     }
-    if read.files.len() > FILES_MAX {
+    if conversation.files.len() > FILES_MAX {
         return Err(ApiError::invalid("messages", format!("the messages have more than {FILES_MAX} files")));
     }
-    let has_file = read.files.last().is_some_and(|(at, _)| at + 1 == messages.len());
-    match read.messages.last() {
+    let has_file = conversation.files.last().is_some_and(|(at, _)| at + 1 == messages.len());
+    match conversation.messages.last() {
         None => Err(ApiError::invalid("messages", "the request has no message")),
-        Some((Speaker::User, text)) if text.trim().is_empty() && !has_file => {
+        Some((Role::User, text)) if text.trim().is_empty() && !has_file => {
             Err(ApiError::invalid("messages", "the last message is empty"))
         }
-        Some((Speaker::User, _)) => Ok(read),
+        Some((Role::User, _)) => Ok(conversation),
         Some(_) => Err(ApiError::invalid("messages", "the last message must be from the user")),
     }
 }
 
 impl InMessage {
-    fn read(&self) -> Result<(Speaker, String, Vec<InFile>), ApiError> {
-        let speaker = match self.role.as_str() {
-            "system" | "developer" => Speaker::System,
-            "user" => Speaker::User,
-            "assistant" => Speaker::Assistant,
-            "tool" | "function" => Speaker::Tool,
+    fn parse(&self) -> Result<(Role, String, Vec<InFile>), ApiError> {
+        let role = match self.role.as_str() {
+            "system" | "developer" => Role::System,
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "tool" | "function" => Role::Tool,
             _ => return Err(ApiError::invalid("messages", "a role must be one of system, user, assistant, tool")),
         };
         let text = match &self.content {
@@ -167,16 +167,16 @@ impl InMessage {
             Value::Array(parts) => {
                 let (mut texts, mut files) = (Vec::new(), Vec::new());
                 for part in parts {
-                    match InFile::read(part) {
+                    match InFile::parse(part) {
                         Some(file) => files.push(file?),
                         None => texts.push(text_of(part)?),
                     }
                 }
-                return Ok((speaker, texts.join("\n"), files));
+                return Ok((role, texts.join("\n"), files));
             }
             _ => return Err(ApiError::invalid("messages", "content must be a string or a list of parts")),
         };
-        Ok((speaker, text, Vec::new()))
+        Ok((role, text, Vec::new()))
     }
 }
 
@@ -192,18 +192,18 @@ fn text_of(part: &Value) -> Result<&str, ApiError> {
 
 /// The common fields of all chunks of an answer.
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub(crate) struct AnswerFields {
     /// The id, `chatcmpl-…`.
-    pub id: String,
+    pub(crate) id: String,
     /// The time in seconds since the Unix epoch.
-    pub created: i64,
+    pub(crate) created: i64,
     /// The name of the model.
-    pub model: String,
+    pub(crate) model: String,
 }
 
-impl Shape {
+impl AnswerFields {
     /// Returns a complete answer.
-    pub fn completion(&self, text: &str, finish_reason: &str, usage: Usage) -> Value {
+    pub(crate) fn completion(&self, text: &str, finish_reason: &str, usage: Usage) -> Value {
         json!({
             "id": self.id,
             "object": "chat.completion",
@@ -220,7 +220,7 @@ impl Shape {
     }
 
     /// Returns a chunk of a streamed answer.
-    pub fn chunk(&self, delta: Value, finish_reason: Option<&str>) -> Value {
+    pub(crate) fn chunk(&self, delta: Value, finish_reason: Option<&str>) -> Value {
         let choice = json!({
             "index": 0,
             "delta": delta,
@@ -231,7 +231,7 @@ impl Shape {
     }
 
     /// Returns the chunk with the usage.
-    pub fn usage_chunk(&self, usage: Usage) -> Value {
+    pub(crate) fn usage_chunk(&self, usage: Usage) -> Value {
         let mut chunk = self.chunk_of(json!([]));
         chunk["usage"] = tokens(usage);
         chunk
@@ -261,12 +261,12 @@ fn tokens(usage: Usage) -> Value {
 }
 
 /// Returns the list of models.
-pub fn models(ids: &[String]) -> Value {
+pub(crate) fn models(ids: &[String]) -> Value {
     json!({"object": "list", "data": ids.iter().map(|id| model(id)).collect::<Vec<_>>()})
 }
 
 /// Returns one model.
-pub fn model(id: &str) -> Value {
+pub(crate) fn model(id: &str) -> Value {
     json!({"id": id, "object": "model", "created": 0, "owned_by": "hermes-host"})
 }
 
@@ -276,7 +276,7 @@ mod tests {
 
     fn messages(json: Value) -> Result<Conversation, ApiError> {
         let messages: Vec<InMessage> = serde_json::from_value(json).unwrap();
-        read(&messages)
+        parse_messages(&messages)
     }
 
     #[test]
@@ -286,8 +286,8 @@ mod tests {
             {"role": "assistant", "content": null, "tool_calls": []},
             {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         ]));
-        let expected = [(Speaker::System, "be kind"), (Speaker::Assistant, ""), (Speaker::User, "a\nb")];
-        assert_eq!(read.unwrap().messages, expected.map(|(speaker, text)| (speaker, text.to_owned())));
+        let expected = [(Role::System, "be kind"), (Role::Assistant, ""), (Role::User, "a\nb")];
+        assert_eq!(read.unwrap().messages, expected.map(|(role, text)| (role, text.to_owned())));
         let file = || json!({"type": "file", "file": {"filename": "a.txt", "file_data": "YQ=="}});
         let read = messages(json!([
             {"role": "user", "content": [{"type": "text", "text": "a"}, file(), file()]},

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// An error in OpenAI's format.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ApiError {
+pub(crate) struct ApiError {
     status: u16,
     code: String,
     message: String,
@@ -20,23 +20,23 @@ pub struct ApiError {
 
 impl ApiError {
     /// Creates an error for a request without effect.
-    pub fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
         let retry_after_s = matches!(status, 429 | 503).then_some(1);
         Self { status, code: code.to_owned(), message: message.into(), param: None, retry_after_s, answered: false }
     }
 
     /// Creates an error for an invalid request.
-    pub fn invalid(param: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn invalid(param: &'static str, message: impl Into<String>) -> Self {
         Self { param: Some(param), ..Self::new(400, "invalid_value", message) }
     }
 
     /// Creates an error for a request that the host received.
-    pub fn of_turn(status: u16, code: &str, message: &str) -> Self {
+    pub(crate) fn of_turn(status: u16, code: &str, message: &str) -> Self {
         Self { answered: true, retry_after_s: None, ..Self::new(status, code, message) }
     }
 
     /// Returns the body.
-    pub fn body(&self) -> Value {
+    pub(crate) fn body(&self) -> Value {
         let kind = match self.status {
             401 | 403 => "authentication_error",
             429 => "rate_limit_error",
@@ -47,7 +47,7 @@ impl ApiError {
     }
 
     /// Returns a response with the error's status and headers around `body`.
-    pub fn respond(&self, body: Body) -> Response<Body> {
+    pub(crate) fn respond(&self, body: Body) -> Response<Body> {
         let mut response = Response::new(body);
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The end of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "snake_case")]
-pub enum End {
+pub(crate) enum End {
     /// The request was answered.
     Answered {
         /// The answer.
@@ -35,18 +35,18 @@ pub enum End {
 
 impl End {
     /// Creates a failure detected by this adapter.
-    pub fn failed(status: u16, code: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn failed(status: u16, code: &str, message: impl Into<String>) -> Self {
         let retryable = matches!(status, 429 | 503 | 504);
         Self::Failed { status, code: code.to_owned(), message: message.into(), retryable, of_host: false }
     }
 
     /// Returns whether the same event can have no better end.
-    pub fn is_final(&self) -> bool {
-        self.tells_reply() || matches!(self, Self::Failed { status: 504, .. })
+    pub(crate) fn is_final(&self) -> bool {
+        self.delivers_reply() || matches!(self, Self::Failed { status: 504, .. })
     }
 
     /// Returns whether this end delivers a reply of the host.
-    pub fn tells_reply(&self) -> bool {
+    pub(crate) fn delivers_reply(&self) -> bool {
         matches!(self, Self::Answered { .. } | Self::Failed { of_host: true, .. })
     }
 }

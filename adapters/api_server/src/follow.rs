@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::api_error::ApiError;
 use crate::end::End;
 use crate::files::{self, InFile};
-use crate::inbound::Asked;
-use crate::open_request::{Turn, Verdict};
+use crate::inbound::InboundRequest;
+use crate::open_request::{NextAction, OpenRequest};
 use crate::reader::Reader;
 use crate::server::Server;
 
@@ -21,35 +21,36 @@ use crate::server::Server;
 const EMIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The interval of status requests to the host for a request without news.
-const LOOK_EVERY: Duration = Duration::from_secs(15);
+const STATUS_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The delay of the first status request, and of the next one after a negative reply.
-const LOOK_SOON: Duration = Duration::from_secs(2);
+const STATUS_DELAY: Duration = Duration::from_secs(2);
 
 /// The time for which a reply may still be in transit, or the event on its way to a
 /// session, after the host reports no turn.
-const REPLY_ON_ITS_WAY: Duration = Duration::from_secs(5);
+const DELIVERY_GRACE: Duration = Duration::from_secs(5);
 
 /// Opens a request, joins the open one with the same idempotency key, or returns the stored answer of that key.
-pub async fn open(server: &Arc<Server>, mut asked: Asked) -> Result<Reader, ApiError> {
+pub(crate) async fn open(server: &Arc<Server>, mut inbound: InboundRequest) -> Result<Reader, ApiError> {
     if server.host.is_cancelled() {
         return Err(ApiError::new(503, "gateway_draining", "the host is shutting down"));
     }
-    if asked.keyed
-        && let Some(end) = server.answers.find(&asked.event_id).await
+    if inbound.has_key
+        && let Some(end) = server.answers.find(&inbound.event_id).await
     {
-        let turn = Turn::ended(asked.event_id, asked.chat, end);
-        return Ok(Reader::new(Arc::clone(server), Arc::new(turn)));
+        let request = OpenRequest::ended(inbound.event_id, inbound.chat, end);
+        return Ok(Reader::new(Arc::clone(server), Arc::new(request)));
     }
-    let make = || Turn::new(asked.event_id.clone(), asked.chat.clone(), asked.keyed, server.request_timeout());
-    let (turn, is_new) = server.enter(&asked.event_id, make);
-    let reader = Reader::new(Arc::clone(server), Arc::clone(&turn));
+    let make =
+        || OpenRequest::new(inbound.event_id.clone(), inbound.chat.clone(), inbound.has_key, server.request_timeout());
+    let (request, is_new) = server.join_or_open(&inbound.event_id, make);
+    let reader = Reader::new(Arc::clone(server), Arc::clone(&request));
     if !is_new {
         return Ok(reader);
     }
-    let Ok(place) = Arc::clone(&server.room).try_acquire_owned() else {
-        server.confirmed(&turn, None);
-        turn.end(End::failed(429, "rate_limit_exceeded", "request limit reached; raise requests_max"));
+    let Ok(permit) = Arc::clone(&server.permits).try_acquire_owned() else {
+        server.confirm(&request, None);
+        request.end(End::failed(429, "rate_limit_exceeded", "request limit reached; raise requests_max"));
         drop(reader);
         return Err(ApiError::new(
             429,
@@ -57,34 +58,45 @@ pub async fn open(server: &Arc<Server>, mut asked: Asked) -> Result<Reader, ApiE
             "too many requests are waiting for answers; try again in a second",
         ));
     };
-    let event = asked.event(&server.instructed, server.host.now_ms());
-    server.host.spawn(follow(Arc::clone(server), turn, event, asked.take_files(), place));
+    let event = inbound.event(&server.instructions, server.host.now_ms());
+    server.host.spawn(follow(Arc::clone(server), request, event, inbound.take_files(), permit));
     Ok(reader)
 }
 
 /// Follows one request from its event to its end. The task continues when the requester
 /// disconnects, because it must stop the agent then.
-async fn follow(server: Arc<Server>, turn: Arc<Turn>, event: Event, files: Vec<InFile>, _place: OwnedSemaphorePermit) {
-    let end = match submit(&server, &turn, event, files).await {
-        Ok(inbox_id) => until_end(&server, &turn, inbox_id).await,
+async fn follow(
+    server: Arc<Server>,
+    request: Arc<OpenRequest>,
+    event: Event,
+    files: Vec<InFile>,
+    _permit: OwnedSemaphorePermit,
+) {
+    let end = match submit(&server, &request, event, files).await {
+        Ok(inbox_id) => until_end(&server, &request, inbox_id).await,
         Err(end) => end,
     };
-    if turn.is_keyed() && end.is_final() {
-        server.answers.store(turn.event_id(), &end).await;
+    if request.has_key() && end.is_final() {
+        server.answers.store(request.event_id(), &end).await;
     }
-    if !turn.end(end) {
-        server.leave(&turn, false);
+    if !request.end(end) {
+        server.close(&request, false);
     }
 }
 
-async fn submit(server: &Arc<Server>, turn: &Arc<Turn>, mut event: Event, files: Vec<InFile>) -> Result<i64, End> {
-    let handed_over = timeout(EMIT_TIMEOUT, files::hand_over(&server.host, files)).await;
+async fn submit(
+    server: &Arc<Server>,
+    request: &Arc<OpenRequest>,
+    mut event: Event,
+    files: Vec<InFile>,
+) -> Result<i64, End> {
+    let uploaded = timeout(EMIT_TIMEOUT, files::upload(&server.host, files)).await;
     let late = || Err(End::failed(503, "not_accepted", "the host did not accept the files in time"));
-    match handed_over.unwrap_or_else(|_| late()) {
+    match uploaded.unwrap_or_else(|_| late()) {
         Ok(attachments) => event.attachments = attachments,
         Err(end) => {
-            turn.confirm(None, false);
-            server.confirmed(turn, None);
+            request.confirm(None, false);
+            server.confirm(request, None);
             return Err(end);
         }
     }
@@ -100,87 +112,87 @@ async fn submit(server: &Arc<Server>, turn: &Arc<Turn>, mut event: Event, files:
         }
         Err(_) => (Err(End::failed(503, "not_accepted", "the host did not accept the request in time")), false),
     };
-    turn.confirm(inbox_id.as_ref().ok().copied(), repeated);
-    server.confirmed(turn, inbox_id.as_ref().ok().copied());
-    if let (Ok(inbox_id), true) = (&inbox_id, turn.is_keyed()) {
-        server.answers.add(turn.event_id(), *inbox_id).await;
+    request.confirm(inbox_id.as_ref().ok().copied(), repeated);
+    server.confirm(request, inbox_id.as_ref().ok().copied());
+    if let (Ok(inbox_id), true) = (&inbox_id, request.has_key()) {
+        server.answers.add(request.event_id(), *inbox_id).await;
     }
     inbox_id
 }
 
-async fn until_end(server: &Server, turn: &Turn, inbox_id: i64) -> End {
-    let mut changed = turn.watch();
-    let mut look = Instant::now() + LOOK_SOON;
-    let mut looked_at_notice = false;
-    let mut over_since: Option<Instant> = None;
+async fn until_end(server: &Server, request: &OpenRequest, inbox_id: i64) -> End {
+    let mut changed = request.watch();
+    let mut next_check = Instant::now() + STATUS_DELAY;
+    let mut checked_notice = false;
+    let mut ended_since: Option<Instant> = None;
     loop {
         changed.borrow_and_update();
-        let wake = match turn.judge(Instant::now()) {
-            Verdict::End(end) => return end,
-            Verdict::Stop(end) => {
+        let wake = match request.evaluate(Instant::now()) {
+            NextAction::End(end) => return end,
+            NextAction::Stop(end) => {
                 stop(server, inbox_id).await;
                 return end;
             }
-            Verdict::Wait(wake) => wake,
+            NextAction::Wait(wake) => wake,
         };
-        let looks_refused = turn.looks_refused();
-        if looks_refused && !looked_at_notice {
-            looked_at_notice = true;
-            look = Instant::now();
+        let answered_by_notice = request.answered_by_notice();
+        if answered_by_notice && !checked_notice {
+            checked_notice = true;
+            next_check = Instant::now();
         }
         tokio::select! {
             biased;
             _ = changed.changed() => continue,
-            () = sleep_until(wake.min(look)) => {}
+            () = sleep_until(wake.min(next_check)) => {}
         }
-        if Instant::now() < look {
+        if Instant::now() < next_check {
             continue;
         }
-        look = Instant::now() + LOOK_EVERY;
-        let life = tokio::select! {
+        next_check = Instant::now() + STATUS_INTERVAL;
+        let status = tokio::select! {
             biased;
             _ = changed.changed() => continue,
-            life = look_at(server, inbox_id) => life,
+            status = turn_status(server, inbox_id) => status,
         };
-        if life == Life::Alive || (life == Life::Unknown && !looks_refused) {
-            over_since = None;
+        if status == TurnStatus::Active || (status == TurnStatus::Unknown && !answered_by_notice) {
+            ended_since = None;
             continue;
         }
-        look = Instant::now() + LOOK_SOON;
-        let patience = if looks_refused { LOOK_SOON } else { REPLY_ON_ITS_WAY };
-        if Instant::now() >= *over_since.get_or_insert(Instant::now()) + patience {
-            return turn.without_answer();
+        next_check = Instant::now() + STATUS_DELAY;
+        let grace = if answered_by_notice { STATUS_DELAY } else { DELIVERY_GRACE };
+        if Instant::now() >= *ended_since.get_or_insert(Instant::now()) + grace {
+            return request.missing_answer();
         }
     }
 }
 
 /// The host's status of an event's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum TurnStatus {
     /// The event will be answered.
-    Alive,
+    Active,
     /// The event was answered, or never will be.
-    Over,
+    Ended,
     /// The host does not report the status.
     Unknown,
 }
 
-async fn look_at(server: &Server, inbox_id: i64) -> Life {
+async fn turn_status(server: &Server, inbox_id: i64) -> TurnStatus {
     #[derive(Deserialize)]
     struct Status {
         state: String,
     }
     let question = json!({"inbox_id": inbox_id});
-    match timeout(LOOK_SOON, server.host.call::<Status>("turns.status", &question)).await {
+    match timeout(STATUS_DELAY, server.host.call::<Status>("turns.status", &question)).await {
         Ok(Ok(status)) => match status.state.as_str() {
-            "accepted" | "waiting" | "queued" | "turned" | "running" => Life::Alive,
-            _ => Life::Over,
+            "accepted" | "waiting" | "queued" | "turned" | "running" => TurnStatus::Active,
+            _ => TurnStatus::Ended,
         },
         Ok(Err(error)) => {
             tracing::debug!(%error, inbox_id, "state of a turn is not available");
-            Life::Unknown
+            TurnStatus::Unknown
         }
-        Err(_) => Life::Unknown,
+        Err(_) => TurnStatus::Unknown,
     }
 }
 

@@ -23,11 +23,11 @@ use crate::api_error::ApiError;
 use crate::server::Server;
 
 /// Passes a valid request on, or responds with an error.
-pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response<Body> {
+pub(crate) async fn check_access(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response<Body> {
     let origin = request.headers().get(ORIGIN).cloned();
-    let mut response = match admit(&server, &request) {
-        Ok(Admitted::In) => next.run(request).await,
-        Ok(Admitted::Preflight) => preflight(),
+    let mut response = match check_request(&server, &request) {
+        Ok(Admission::Allowed) => next.run(request).await,
+        Ok(Admission::Preflight) => preflight(),
         Err(refusal) => refusal.into_response(),
     };
     let headers = response.headers_mut();
@@ -42,12 +42,12 @@ pub async fn guard(State(server): State<Arc<Server>>, request: Request, next: Ne
     response
 }
 
-enum Admitted {
-    In,
+enum Admission {
+    Allowed,
     Preflight,
 }
 
-fn admit(server: &Server, request: &Request) -> Result<Admitted, ApiError> {
+fn check_request(server: &Server, request: &Request) -> Result<Admission, ApiError> {
     let headers = request.headers();
     // A request in absolute form contains its host in the target.
     let host = match headers.get(HOST) {
@@ -55,7 +55,7 @@ fn admit(server: &Server, request: &Request) -> Result<Admitted, ApiError> {
         None => request.uri().authority().map(|authority| authority.as_str()),
     };
     let on_loopback = server.on_loopback.get().copied().unwrap_or(true);
-    if !host.is_some_and(|host| is_ours(host, &server.config.hosts, on_loopback)) {
+    if !host.is_some_and(|host| is_own_host(host, &server.config.hosts, on_loopback)) {
         let message = "this host name is not allowed; the operator can add it to hosts";
         return Err(ApiError::new(403, "host_not_allowed", message));
     }
@@ -65,11 +65,11 @@ fn admit(server: &Server, request: &Request) -> Result<Admitted, ApiError> {
             return Err(ApiError::new(403, "origin_not_allowed", message));
         }
         if request.method() == Method::OPTIONS && headers.contains_key("access-control-request-method") {
-            return Ok(Admitted::Preflight);
+            return Ok(Admission::Preflight);
         }
     }
     if matches!(request.uri().path(), "/health" | "/v1/health") {
-        return Ok(Admitted::In);
+        return Ok(Admission::Allowed);
     }
     match server.key.get() {
         Some(key) if key.is_in(headers) => {
@@ -77,7 +77,7 @@ fn admit(server: &Server, request: &Request) -> Result<Admitted, ApiError> {
                 caller.prove();
             }
             server.host.proved();
-            Ok(Admitted::In)
+            Ok(Admission::Allowed)
         }
         _ => Err(ApiError::new(401, "invalid_api_key", "the key is missing or wrong; send Authorization: Bearer KEY")),
     }
@@ -85,7 +85,7 @@ fn admit(server: &Server, request: &Request) -> Result<Admitted, ApiError> {
 
 /// Returns whether `host` is a name of this server: this machine, or a configured name. If other machines
 /// can reach the server and no name is configured, any name is accepted.
-fn is_ours(host: &str, hosts: &[String], on_loopback: bool) -> bool {
+fn is_own_host(host: &str, hosts: &[String], on_loopback: bool) -> bool {
     let name = without_port(host);
     if is_loopback_host(name) || hosts.iter().any(|ours| ours.eq_ignore_ascii_case(name)) {
         return true;
@@ -126,16 +126,16 @@ mod tests {
     #[test]
     fn a_renamed_page_does_not_reach_a_server_of_this_machine() {
         for ours in ["127.0.0.1:8642", "localhost:8642", "[::1]:8642", "localhost", "LOCALHOST:1"] {
-            assert!(is_ours(ours, &[], true), "{ours}");
+            assert!(is_own_host(ours, &[], true), "{ours}");
         }
         for other in
             ["evil.example:8642", "127.0.0.1.evil.example", "localhost.evil.example", "", ":8642", "[::2]:8642"]
         {
-            assert!(!is_ours(other, &[], true), "{other}");
+            assert!(!is_own_host(other, &[], true), "{other}");
         }
         let hosts = ["api.example".to_owned()];
-        assert!(is_ours("API.example:443", &hosts, true));
-        assert!(is_ours("any.example", &[], false));
-        assert!(!is_ours("any.example", &hosts, false));
+        assert!(is_own_host("API.example:443", &hosts, true));
+        assert!(is_own_host("any.example", &[], false));
+        assert!(!is_own_host("any.example", &hosts, false));
     }
 }

@@ -4,21 +4,21 @@ use axum::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use sha2::{Digest, Sha256};
 
 /// The minimum length of a configured key, in characters.
-pub const KEY_CHARS_MIN: usize = 16;
+const KEY_CHARS_MIN: usize = 16;
 
 /// The hash of the key, which is sufficient for the comparison.
-pub struct Key {
+pub(crate) struct Key {
     digest: [u8; 32],
 }
 
 impl Key {
     /// Stores the hash of `key`.
-    pub fn new(key: &str) -> Self {
+    pub(crate) fn new(key: &str) -> Self {
         Self { digest: Sha256::digest(key.as_bytes()).into() }
     }
 
     /// Returns whether `headers` contain the key. The comparison takes constant time.
-    pub fn is_in(&self, headers: &HeaderMap) -> bool {
+    pub(crate) fn is_in(&self, headers: &HeaderMap) -> bool {
         let value = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
         let (scheme, key) = value.split_at(value.len().min(7));
         let digest: [u8; 32] = Sha256::digest(key).into();
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Key {
 }
 
 /// Returns the weakness of a configured key, if it has one.
-pub fn weakness(key: &str) -> Option<&'static str> {
+pub(crate) fn weakness(key: &str) -> Option<&'static str> {
     let lower = key.to_ascii_lowercase();
     let first = key.chars().next();
     if key.chars().count() < KEY_CHARS_MIN {

@@ -57,13 +57,13 @@ pub fn read_request(is_stream: bool, body: &[u8]) -> Result<Event, serde_json::V
         let mut headers = axum::http::HeaderMap::new();
         headers.insert("idempotency-key", axum::http::HeaderValue::from_static("fuzz"));
         let (session, messages) = match is_stream {
-            true => routes::streamed(routes::parsed(body)?)?,
-            false => routes::completed(&mut routes::parsed(body)?)?,
+            true => routes::stream_input(routes::parse_body(body)?)?,
+            false => routes::completion_input(&mut routes::parse_body(body)?)?,
         };
-        let mut asked = inbound::Asked::read(&headers, session, messages)?;
+        let mut request = inbound::InboundRequest::parse(&headers, session, messages)?;
         let file = |_| Attachment::away("file", AttachmentKind::File, "text/plain", "file", 0);
-        let attachments = asked.take_files().into_iter().map(file).collect();
-        let mut event = asked.event(&instructions::Instructed::default(), 1);
+        let attachments = request.take_files().into_iter().map(file).collect();
+        let mut event = request.event(&instructions::InstructionLog::default(), 1);
         event.attachments = attachments;
         Ok(event)
     };

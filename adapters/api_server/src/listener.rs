@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, lookup_host};
 
 use crate::key::Key;
 use crate::server::Server;
-use crate::validate::{LISTEN_MEND, chosen_key, reachable_without_key};
+use crate::validate::{LISTEN_REMEDY, configured_key, reachable_without_key};
 use crate::{inbound, routes};
 
 /// The limits for callers. The last request of a connection additionally has the time of an answer.
@@ -24,13 +24,13 @@ const BOUNDS: Bounds = Bounds {
 };
 
 /// The key under which a generated API key is stored.
-const KEY_PLACE: &str = "key";
+const KEY_ENTRY: &str = "key";
 
 /// Loads or generates the API key, and binds the listener.
-pub async fn open(server: &Arc<Server>) -> Result<TcpListener, ConnectError> {
+pub(crate) async fn open(server: &Arc<Server>) -> Result<TcpListener, ConnectError> {
     let addresses = addresses(&server.config.listen).await?;
     let on_loopback = addresses.iter().all(|address| is_loopback_ip(address.ip()));
-    let made = ready_key(server, on_loopback).await?;
+    let generated = ensure_key(server, on_loopback).await?;
     server.answers.load().await.map_err(|error| ConnectError::retry(error.to_string()))?;
     let listener = serve::bind("listen", &addresses).await?;
     let address = listener
@@ -38,7 +38,7 @@ pub async fn open(server: &Arc<Server>) -> Result<TcpListener, ConnectError> {
         .map_err(|error| ConnectError::retry(format!("the port is not available any more: {error}")))?;
     // Both keep the values of the first connect, because the configuration of an instance never changes.
     let _ = server.on_loopback.set(on_loopback);
-    let label = match made {
+    let label = match generated {
         Some(key) => format!("HTTP API (key {key})"),
         None => "HTTP API".to_owned(),
     };
@@ -48,7 +48,7 @@ pub async fn open(server: &Arc<Server>) -> Result<TcpListener, ConnectError> {
 }
 
 /// Serves until the host ends the call.
-pub async fn serve(server: &Arc<Server>, listener: TcpListener) -> Result<(), ConnectError> {
+pub(crate) async fn serve(server: &Arc<Server>, listener: TcpListener) -> Result<(), ConnectError> {
     let grace = server.request_timeout() + BOUNDS.head;
     Err(serve::serve(listener, routes::router(Arc::clone(server)), Bounds { grace, ..BOUNDS }).await)
 }
@@ -59,7 +59,7 @@ async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, ConnectError> {
         Ok(found) => {
             let found: Vec<SocketAddr> = found.collect();
             if found.is_empty() {
-                return Err(ConnectError::fatal(format!("`listen` = {listen:?} has no address"), LISTEN_MEND));
+                return Err(ConnectError::fatal(format!("`listen` = {listen:?} has no address"), LISTEN_REMEDY));
             }
             Ok(found)
         }
@@ -67,13 +67,13 @@ async fn addresses(listen: &str) -> Result<Vec<SocketAddr>, ConnectError> {
         Err(error) if error.kind() != ErrorKind::InvalidInput => {
             Err(ConnectError::retry(format!("`listen` = {listen:?} cannot be resolved: {error}")))
         }
-        Err(error) => Err(ConnectError::fatal(format!("`listen` = {listen:?} cannot be used: {error}"), LISTEN_MEND)),
+        Err(error) => Err(ConnectError::fatal(format!("`listen` = {listen:?} cannot be used: {error}"), LISTEN_REMEDY)),
     }
 }
 
 /// Ensures that there is a key. Returns a newly generated one, so that the operator can be notified.
-async fn ready_key(server: &Server, on_loopback: bool) -> Result<Option<String>, ConnectError> {
-    if let Some(key) = chosen_key(&server.config) {
+async fn ensure_key(server: &Server, on_loopback: bool) -> Result<Option<String>, ConnectError> {
+    if let Some(key) = configured_key(&server.config) {
         let _ = server.key.set(Key::new(key));
         return Ok(None);
     }
@@ -85,13 +85,13 @@ async fn ready_key(server: &Server, on_loopback: bool) -> Result<Option<String>,
     }
     let unavailable = |error: CallError| ConnectError::retry(format!("the generated key cannot be saved: {error}"));
     let kv = server.host.kv();
-    let key = match kv.get(KEY_PLACE).await.map_err(unavailable)? {
+    let key = match kv.get(KEY_ENTRY).await.map_err(unavailable)? {
         Some(key) => key,
         None => {
             let random = inbound::random_hex()
                 .map_err(|_| ConnectError::retry("the system cannot generate random numbers for a key"))?;
             let key = format!("hk-{random}");
-            kv.set(KEY_PLACE, &key).await.map_err(unavailable)?;
+            kv.set(KEY_ENTRY, &key).await.map_err(unavailable)?;
             key
         }
     };

@@ -1,6 +1,6 @@
 //! An open request: the host's messages about it, and its end.
 //!
-//! All events of a request are recorded here. [`Turn::judge`] alone decides from them
+//! All events of a request are recorded here. [`OpenRequest::evaluate`] alone decides from them
 //! whether the request has ended, and how. Readers follow at their own pace. Several
 //! readers can follow the same request, if its idempotency key was sent repeatedly.
 
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::end::End;
 
 /// The maximum size of text buffered for readers, in bytes. The host's replies are far below it.
-const SAID_BYTES_MAX: usize = 4 * 1024 * 1024;
+const STREAM_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The maximum number of progress lines buffered for readers.
 const NOTES_MAX: usize = 1000;
@@ -30,7 +30,7 @@ const ERROR_GRACE: Duration = Duration::from_secs(2);
 
 /// A piece for a reader, in order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Piece {
+pub(crate) enum Piece {
     /// A `metadata` or `progress` event of the host.
     Event(TurnEvent),
     /// More text.
@@ -41,7 +41,7 @@ pub enum Piece {
 
 /// The position of a reader.
 #[derive(Default)]
-pub struct Position {
+pub(crate) struct Position {
     entry: usize,
     /// The number of bytes read of the text at `entry`.
     offset: usize,
@@ -49,7 +49,7 @@ pub struct Position {
 
 /// The next action for a request.
 #[derive(Debug, PartialEq)]
-pub enum Verdict {
+pub(crate) enum NextAction {
     /// Wait until this moment or the next change.
     Wait(Instant),
     /// The request has ended.
@@ -59,11 +59,11 @@ pub enum Verdict {
 }
 
 /// An open request.
-pub struct Turn {
+pub(crate) struct OpenRequest {
     event_id: String,
     chat: Chat,
     /// True if the request has an idempotency key.
-    keyed: bool,
+    has_key: bool,
     deadline: Instant,
     timeout: Duration,
     state: Mutex<State>,
@@ -75,7 +75,7 @@ struct State {
     inbox_id: Option<i64>,
     confirmed: bool,
     repeated: bool,
-    said: Vec<Said>,
+    items: Vec<StreamItem>,
     /// The whole text of the stream.
     streamed: String,
     notes: usize,
@@ -91,21 +91,21 @@ struct State {
     done: Option<(String, Usage, Instant)>,
     end: Option<End>,
     readers: usize,
-    taken: bool,
+    delivered: bool,
 }
 
-enum Said {
+enum StreamItem {
     Event(TurnEvent),
     Text(String),
 }
 
-impl Turn {
+impl OpenRequest {
     /// Creates an open request.
-    pub fn new(event_id: String, chat: Chat, keyed: bool, timeout: Duration) -> Self {
+    pub(crate) fn new(event_id: String, chat: Chat, has_key: bool, timeout: Duration) -> Self {
         Self {
             event_id,
             chat,
-            keyed,
+            has_key,
             deadline: Instant::now() + timeout,
             timeout,
             state: Mutex::default(),
@@ -114,7 +114,7 @@ impl Turn {
     }
 
     /// Creates a request whose answer is known already.
-    pub fn ended(event_id: String, chat: Chat, end: End) -> Self {
+    pub(crate) fn ended(event_id: String, chat: Chat, end: End) -> Self {
         let turn = Self::new(event_id, chat, true, Duration::ZERO);
         turn.confirm(None, false);
         turn.end(end);
@@ -122,27 +122,27 @@ impl Turn {
     }
 
     /// Returns the id of the event.
-    pub fn event_id(&self) -> &str {
+    pub(crate) fn event_id(&self) -> &str {
         &self.event_id
     }
 
     /// Returns the chat.
-    pub fn chat(&self) -> &Chat {
+    pub(crate) fn chat(&self) -> &Chat {
         &self.chat
     }
 
     /// Returns whether the request has an idempotency key.
-    pub fn is_keyed(&self) -> bool {
-        self.keyed
+    pub(crate) fn has_key(&self) -> bool {
+        self.has_key
     }
 
     /// Returns the `inbox_id` of the event, after the host has confirmed it.
-    pub fn inbox_id(&self) -> Option<i64> {
+    pub(crate) fn inbox_id(&self) -> Option<i64> {
         self.lock().inbox_id
     }
 
     /// Records the host's confirmation of the event, or its absence; `repeated` if the host had the event before.
-    pub fn confirm(&self, inbox_id: Option<i64>, repeated: bool) {
+    pub(crate) fn confirm(&self, inbox_id: Option<i64>, repeated: bool) {
         self.change(|state| {
             state.inbox_id = inbox_id;
             state.repeated = repeated;
@@ -151,7 +151,7 @@ impl Turn {
     }
 
     /// Records an event of the stream. Returns whether a reader is connected.
-    pub fn stream(&self, seq: u64, event: TurnEvent) -> bool {
+    pub(crate) fn stream(&self, seq: u64, event: TurnEvent) -> bool {
         self.change(|state| {
             if state.end.is_some() || seq <= state.seq {
                 return;
@@ -161,7 +161,7 @@ impl Turn {
             match event {
                 TurnEvent::Metadata { ref model, .. } => {
                     state.model.clone_from(model);
-                    state.said.push(Said::Event(event));
+                    state.items.push(StreamItem::Event(event));
                 }
                 TurnEvent::Progress { .. } => state.note(event),
                 TurnEvent::Chunk { text } => state.chunk(&text),
@@ -174,11 +174,11 @@ impl Turn {
                 _ => {}
             }
         });
-        self.keyed || self.lock().readers > 0
+        self.has_key || self.lock().readers > 0
     }
 
     /// Records one part of the reply.
-    pub fn part(&self, part: u32, of: u32, text: &str) {
+    pub(crate) fn part(&self, part: u32, of: u32, text: &str) {
         self.change(|state| {
             if state.reply.is_some() || state.end.is_some() {
                 return;
@@ -194,10 +194,10 @@ impl Turn {
     }
 
     /// Records a message that is not the reply. Returns whether a reader is connected.
-    pub fn notice(&self, text: &str, answers_the_event: bool) -> bool {
+    pub(crate) fn notice(&self, text: &str, answers_event: bool) -> bool {
         self.change(|state| {
             state.note(TurnEvent::Progress { stage: "notice".to_owned(), text: text.to_owned(), tool: None });
-            if answers_the_event {
+            if answers_event {
                 state.notice = Some(text.to_owned());
             }
         });
@@ -206,13 +206,13 @@ impl Turn {
     }
 
     /// Returns whether a notice answered the event before any turn has started.
-    pub fn looks_refused(&self) -> bool {
+    pub(crate) fn answered_by_notice(&self) -> bool {
         let state = self.lock();
         state.notice.is_some() && state.seq == 0 && state.reply.is_none()
     }
 
     /// Returns the end of a request that the host reports as finished without a reply.
-    pub fn without_answer(&self) -> End {
+    pub(crate) fn missing_answer(&self) -> End {
         let state = self.lock();
         match &state.notice {
             Some(notice) => End::Failed {
@@ -237,10 +237,10 @@ impl Turn {
     }
 
     /// Decides from all recorded events whether the request has ended.
-    pub fn judge(&self, now: Instant) -> Verdict {
+    pub(crate) fn evaluate(&self, now: Instant) -> NextAction {
         let state = self.lock();
         if let Some(end) = &state.end {
-            return Verdict::End(end.clone());
+            return NextAction::End(end.clone());
         }
         let answered = |text: String| {
             let (finish_reason, usage) = match &state.done {
@@ -252,44 +252,44 @@ impl Turn {
         let mut wake = self.deadline;
         if let Some((error, at)) = &state.error {
             if state.reply.is_some() || now >= *at + ERROR_GRACE {
-                return Verdict::End(error.clone());
+                return NextAction::End(error.clone());
             }
             wake = wake.min(*at + ERROR_GRACE);
         } else if let Some((reply, at)) = &state.reply {
             if state.done.is_some() || state.seq == 0 || now >= *at + DONE_GRACE {
-                return Verdict::End(answered(reply.clone()));
+                return NextAction::End(answered(reply.clone()));
             }
             wake = wake.min(*at + DONE_GRACE);
         } else if let Some((finish_reason, _, at)) = &state.done {
             match finish_reason.as_str() {
-                "silent" => return Verdict::End(answered(String::new())),
-                "stopped" => return Verdict::End(answered(state.streamed.clone())),
-                _ if now >= *at + REPLY_GRACE => return Verdict::End(answered(state.streamed.clone())),
+                "silent" => return NextAction::End(answered(String::new())),
+                "stopped" => return NextAction::End(answered(state.streamed.clone())),
+                _ if now >= *at + REPLY_GRACE => return NextAction::End(answered(state.streamed.clone())),
                 _ => wake = wake.min(*at + REPLY_GRACE),
             }
         }
-        if state.readers == 0 && !self.keyed {
-            return Verdict::Stop(End::failed(499, "requester_gone", "the client has disconnected"));
+        if state.readers == 0 && !self.has_key {
+            return NextAction::Stop(End::failed(499, "requester_gone", "the client has disconnected"));
         }
         if now >= self.deadline {
             let message = format!(
                 "no answer within {} seconds; the operator can raise request_timeout_s",
                 self.timeout.as_secs()
             );
-            return Verdict::Stop(End::failed(504, "request_timeout", message));
+            return NextAction::Stop(End::failed(504, "request_timeout", message));
         }
-        Verdict::Wait(wake)
+        NextAction::Wait(wake)
     }
 
     /// Ends the request. Returns whether a reader is connected.
-    pub fn end(&self, end: End) -> bool {
+    pub(crate) fn end(&self, end: End) -> bool {
         self.change(|state| {
             if state.end.is_some() {
                 return;
             }
             if let End::Answered { text, .. } = &end {
                 let tail = tail(&state.streamed, text, !state.gap && state.done.is_some());
-                state.say(&tail);
+                state.push_text(&tail);
             }
             state.end = Some(end);
         });
@@ -297,23 +297,23 @@ impl Turn {
     }
 
     /// Returns a receiver that changes with every recorded event.
-    pub fn watch(&self) -> watch::Receiver<()> {
+    pub(crate) fn watch(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
     /// Waits until the reply is read (`true`) or certainly will not be (`false`).
-    pub async fn reply_taken(&self) -> bool {
+    pub(crate) async fn reply_delivered(&self) -> bool {
         let mut changed = self.watch();
         loop {
             changed.borrow_and_update();
             {
                 let state = self.lock();
                 if let Some(end) = &state.end {
-                    if !end.tells_reply() {
+                    if !end.delivers_reply() {
                         return false;
                     }
-                    if state.taken || state.readers == 0 {
-                        return state.taken;
+                    if state.delivered || state.readers == 0 {
+                        return state.delivered;
                     }
                 }
             }
@@ -324,63 +324,63 @@ impl Turn {
     }
 
     /// Adds a reader, and returns a receiver that changes with every recorded event.
-    pub fn add_reader(&self) -> watch::Receiver<()> {
+    pub(crate) fn add_reader(&self) -> watch::Receiver<()> {
         self.change(|state| state.readers += 1);
         self.watch()
     }
 
     /// Removes a reader. After the last reader of a request that has ended, returns whether a reader has read the
     /// host's reply.
-    pub fn remove_reader(&self) -> Option<bool> {
-        let mut taken = None;
+    pub(crate) fn remove_reader(&self) -> Option<bool> {
+        let mut delivered = None;
         self.change(|state| {
             state.readers -= 1;
             if state.readers == 0 {
-                taken = state.end.as_ref().map(|end| state.taken && end.tells_reply());
+                delivered = state.end.as_ref().map(|end| state.delivered && end.delivers_reply());
             }
         });
-        taken
+        delivered
     }
 
     /// Returns whether the host has the event, or the request has ended without it.
-    pub fn is_confirmed(&self) -> bool {
+    pub(crate) fn is_confirmed(&self) -> bool {
         let state = self.lock();
         state.confirmed || state.end.is_some()
     }
 
     /// Returns the end, if the request has ended.
-    pub fn end_so_far(&self) -> Option<End> {
+    pub(crate) fn end_so_far(&self) -> Option<End> {
         self.lock().end.clone()
     }
 
     /// Returns the piece at `position`, and moves the position behind it. The end is returned repeatedly.
-    pub fn piece(&self, position: &mut Position) -> Option<Piece> {
+    pub(crate) fn piece(&self, position: &mut Position) -> Option<Piece> {
         let state = self.lock();
-        while let Some(said) = state.said.get(position.entry) {
-            match said {
-                Said::Event(event) => {
+        while let Some(item) = state.items.get(position.entry) {
+            match item {
+                StreamItem::Event(event) => {
                     position.entry += 1;
                     return Some(Piece::Event(event.clone()));
                 }
-                Said::Text(text) if position.offset < text.len() => {
+                StreamItem::Text(text) if position.offset < text.len() => {
                     let piece = text[position.offset..].to_owned();
                     position.offset = text.len();
                     return Some(Piece::Text(piece));
                 }
                 // Text grows only in the last entry.
-                Said::Text(_) if position.entry + 1 < state.said.len() => {
+                StreamItem::Text(_) if position.entry + 1 < state.items.len() => {
                     position.entry += 1;
                     position.offset = 0;
                 }
-                Said::Text(_) => break,
+                StreamItem::Text(_) => break,
             }
         }
         state.end.clone().map(Piece::End)
     }
 
     /// Records that a reader has read the host's reply.
-    pub fn mark_taken(&self) {
-        self.change(|state| state.taken = true);
+    pub(crate) fn mark_delivered(&self) {
+        self.change(|state| state.delivered = true);
     }
 
     fn change(&self, work: impl FnOnce(&mut State)) {
@@ -397,27 +397,27 @@ impl State {
     fn note(&mut self, event: TurnEvent) {
         if self.notes < NOTES_MAX {
             self.notes += 1;
-            self.said.push(Said::Event(event));
+            self.items.push(StreamItem::Event(event));
         }
     }
 
     fn chunk(&mut self, text: &str) {
         // After a gap the text would be incomplete; the reply contains the whole text.
-        if self.gap || self.streamed.len() + text.len() > SAID_BYTES_MAX {
+        if self.gap || self.streamed.len() + text.len() > STREAM_BYTES_MAX {
             self.gap = true;
             return;
         }
         self.streamed.push_str(text);
-        self.say(text);
+        self.push_text(text);
     }
 
-    fn say(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         if text.is_empty() {
             return;
         }
-        match self.said.last_mut() {
-            Some(Said::Text(last)) => last.push_str(text),
-            _ => self.said.push(Said::Text(text.to_owned())),
+        match self.items.last_mut() {
+            Some(StreamItem::Text(last)) => last.push_str(text),
+            _ => self.items.push(StreamItem::Text(text.to_owned())),
         }
     }
 }

@@ -5,30 +5,30 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::end::End;
-use crate::open_request::{Piece, Position, Turn};
+use crate::open_request::{OpenRequest, Piece, Position};
 use crate::server::Server;
 
 /// A reader that waits for the answer. When the last reader ends, so does the request.
-pub struct Reader {
+pub(crate) struct Reader {
     server: Arc<Server>,
-    turn: Arc<Turn>,
+    request: Arc<OpenRequest>,
     changed: watch::Receiver<()>,
     position: Position,
 }
 
 impl Reader {
     /// Creates a reader that follows `turn` from its beginning.
-    pub fn new(server: Arc<Server>, turn: Arc<Turn>) -> Self {
-        let changed = turn.add_reader();
-        Self { server, turn, changed, position: Position::default() }
+    pub(crate) fn new(server: Arc<Server>, request: Arc<OpenRequest>) -> Self {
+        let changed = request.add_reader();
+        Self { server, request, changed, position: Position::default() }
     }
 
     /// Waits until the host has the event, or the request ends without it.
-    pub async fn opened(&mut self) -> Option<End> {
+    pub(crate) async fn wait_confirmed(&mut self) -> Option<End> {
         loop {
             self.changed.borrow_and_update();
-            if self.turn.is_confirmed() {
-                return self.turn.end_so_far();
+            if self.request.is_confirmed() {
+                return self.request.end_so_far();
             }
             // The turn lives as long as this reader, so the channel stays open.
             if self.changed.changed().await.is_err() {
@@ -38,10 +38,10 @@ impl Reader {
     }
 
     /// Returns the next piece. The end is returned repeatedly.
-    pub async fn next(&mut self) -> Piece {
+    pub(crate) async fn next(&mut self) -> Piece {
         loop {
             self.changed.borrow_and_update();
-            if let Some(piece) = self.turn.piece(&mut self.position) {
+            if let Some(piece) = self.request.piece(&mut self.position) {
                 return piece;
             }
             if self.changed.changed().await.is_err() {
@@ -51,7 +51,7 @@ impl Reader {
     }
 
     /// Returns the end and skips all other pieces.
-    pub async fn ended(&mut self) -> End {
+    pub(crate) async fn ended(&mut self) -> End {
         loop {
             if let Piece::End(end) = self.next().await {
                 return end;
@@ -60,15 +60,15 @@ impl Reader {
     }
 
     /// Records that the answer is written to its connection.
-    pub fn took_it(&self) {
-        self.turn.mark_taken();
+    pub(crate) fn mark_delivered(&self) {
+        self.request.mark_delivered();
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if let Some(taken) = self.turn.remove_reader() {
-            self.server.leave(&self.turn, taken);
+        if let Some(delivered) = self.request.remove_reader() {
+            self.server.close(&self.request, delivered);
         }
     }
 }

@@ -12,7 +12,7 @@ use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::api::Shape;
+use crate::api::AnswerFields;
 use crate::api_error::ApiError;
 use crate::end::End;
 use crate::inbound::SESSION_HEADER;
@@ -23,32 +23,32 @@ use crate::reader::Reader;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Returns a stream of OpenAI's chunks.
-pub fn completion_events(
+pub(crate) fn completion_events(
     reader: Reader,
-    shape: Shape,
+    fields: AnswerFields,
     include_usage: bool,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    let first = data(&shape.chunk(json!({"role": "assistant", "content": ""}), None));
-    written(reader, first, move |piece| match piece {
+    let first = data_line(&fields.chunk(json!({"role": "assistant", "content": ""}), None));
+    piece_stream(reader, first, move |piece| match piece {
         Piece::Event(_) => String::new(),
-        Piece::Text(text) => data(&shape.chunk(json!({"content": text}), None)),
+        Piece::Text(text) => data_line(&fields.chunk(json!({"content": text}), None)),
         Piece::End(End::Answered { finish_reason, usage, .. }) => {
-            let mut last = data(&shape.chunk(json!({}), Some(&finish_reason)));
+            let mut last = data_line(&fields.chunk(json!({}), Some(&finish_reason)));
             if include_usage {
-                last.push_str(&data(&shape.usage_chunk(usage)));
+                last.push_str(&data_line(&fields.usage_chunk(usage)));
             }
             last + "data: [DONE]\n\n"
         }
         Piece::End(End::Failed { status, code, message, .. }) => {
-            data(&ApiError::of_turn(status, &code, &message).body()) + "data: [DONE]\n\n"
+            data_line(&ApiError::of_turn(status, &code, &message).body()) + "data: [DONE]\n\n"
         }
     })
 }
 
 /// Returns a stream of the five events.
-pub fn turn_events(reader: Reader) -> impl Stream<Item = Result<Bytes, Infallible>> {
+pub(crate) fn turn_events(reader: Reader) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let mut begun = false;
-    written(reader, String::new(), move |piece| {
+    piece_stream(reader, String::new(), move |piece| {
         let event = match piece {
             Piece::Event(event) => event,
             Piece::Text(text) => TurnEvent::Chunk { text },
@@ -60,14 +60,14 @@ pub fn turn_events(reader: Reader) -> impl Stream<Item = Result<Bytes, Infallibl
         if !std::mem::replace(&mut begun, true) && !is_metadata {
             // A command is answered without a turn, but clients wait for this event.
             let (session_id, model, runtime) = Default::default();
-            text.push_str(&named(&TurnEvent::Metadata { session_id, turn_id: 0, model, runtime }));
+            text.push_str(&event_text(&TurnEvent::Metadata { session_id, turn_id: 0, model, runtime }));
         }
-        text + &named(&event)
+        text + &event_text(&event)
     })
 }
 
 /// Writes pieces up to the end, and reports to the reader after the connection has accepted them.
-fn written(
+fn piece_stream(
     reader: Reader,
     first: String,
     write: impl FnMut(Piece) -> String,
@@ -75,7 +75,7 @@ fn written(
     let first = Some(first).filter(|first| !first.is_empty());
     stream::unfold((reader, first, write, false), |(mut reader, mut first, mut write, ended)| async move {
         if ended {
-            reader.took_it();
+            reader.mark_delivered();
             return None;
         }
         if let Some(first) = first.take() {
@@ -95,24 +95,24 @@ fn written(
 }
 
 /// Returns a complete body that reports to the reader after the connection has accepted it.
-pub fn taken(reader: Reader, body: String) -> Body {
+pub(crate) fn complete_body(reader: Reader, body: String) -> Body {
     Body::from_stream(stream::unfold((reader, Some(body)), |(reader, body)| async move {
         match body {
             Some(body) => Some((Ok::<_, Infallible>(Bytes::from(body)), (reader, None))),
             None => {
-                reader.took_it();
+                reader.mark_delivered();
                 None
             }
         }
     }))
 }
 
-pub fn failed(reader: Reader, status: u16, code: &str, message: &str) -> Response<Body> {
+pub(crate) fn failure(reader: Reader, status: u16, code: &str, message: &str) -> Response<Body> {
     let error = ApiError::of_turn(status, code, message);
-    error.respond(taken(reader, error.body().to_string()))
+    error.respond(complete_body(reader, error.body().to_string()))
 }
 
-pub fn events(stream: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Response<Body> {
+pub(crate) fn event_stream(stream: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Response<Body> {
     let mut response = Body::from_stream(stream).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -121,18 +121,18 @@ pub fn events(stream: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'st
     response
 }
 
-pub fn in_session(mut response: Response<Body>, session: Option<String>) -> Response<Body> {
+pub(crate) fn with_session(mut response: Response<Body>, session: Option<String>) -> Response<Body> {
     if let Some(value) = session.and_then(|session| HeaderValue::from_str(&session).ok()) {
         response.headers_mut().insert(SESSION_HEADER, value);
     }
     response
 }
 
-fn data(value: &Value) -> String {
+fn data_line(value: &Value) -> String {
     format!("data: {value}\n\n")
 }
 
-fn named(event: &TurnEvent) -> String {
+fn event_text(event: &TurnEvent) -> String {
     let value = serde_json::to_value(event).unwrap_or_default();
     format!("event: {}\ndata: {value}\n\n", value["type"].as_str().unwrap_or("progress"))
 }

@@ -14,20 +14,20 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::api::{self, ChatRequest, Conversation, Shape, Speaker, StreamRequest};
+use crate::api::{self, AnswerFields, ChatRequest, Conversation, Role, StreamRequest};
 use crate::api_error::ApiError;
 use crate::end::End;
 use crate::follow::open;
 use crate::http_auth;
-use crate::inbound::Asked;
-use crate::response::{completion_events, events, failed, in_session, taken, turn_events};
+use crate::inbound::InboundRequest;
+use crate::response::{complete_body, completion_events, event_stream, failure, turn_events, with_session};
 use crate::server::Server;
 
 /// The time in which the body of a request must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns all HTTP routes.
-pub fn router(server: Arc<Server>) -> Router {
+pub(crate) fn router(server: Arc<Server>) -> Router {
     Router::new()
         .route("/health", get(health))
         .route("/v1/health", get(health))
@@ -39,7 +39,7 @@ pub fn router(server: Arc<Server>) -> Router {
         .method_not_allowed_fallback(async || {
             ApiError::new(405, "method_not_allowed", "this path does not support the method")
         })
-        .layer(middleware::from_fn_with_state(Arc::clone(&server), http_auth::guard))
+        .layer(middleware::from_fn_with_state(Arc::clone(&server), http_auth::check_access))
         .with_state(server)
 }
 
@@ -61,11 +61,11 @@ async fn model(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Res
 /// Returns the agent's own name, followed by the models of the host's runtime.
 async fn model_ids(server: &Server) -> Vec<String> {
     #[derive(Deserialize)]
-    struct Listed {
+    struct Model {
         id: String,
     }
     let mut ids = vec![server.config.model_name.clone()];
-    match server.host.call::<Vec<Listed>>("models.list", &json!({})).await {
+    match server.host.call::<Vec<Model>>("models.list", &json!({})).await {
         Ok(listed) => ids.extend(listed.into_iter().map(|model| model.id).filter(|id| *id != server.config.model_name)),
         Err(error) => tracing::debug!(%error, "list of models is not available"),
     }
@@ -78,34 +78,34 @@ async fn completions(
     body: Body,
 ) -> Result<Response<Body>, ApiError> {
     let mut request: ChatRequest = read_body(&server, body).await?;
-    let (session, messages) = completed(&mut request)?;
-    let asked = Asked::read(&headers, session, messages)?;
-    let session = asked.session.clone();
-    let shape = Shape {
-        id: format!("chatcmpl-{}", &asked.event_id[2..31]),
+    let (session, messages) = completion_input(&mut request)?;
+    let inbound = InboundRequest::parse(&headers, session, messages)?;
+    let session = inbound.session.clone();
+    let fields = AnswerFields {
+        id: format!("chatcmpl-{}", &inbound.event_id[2..31]),
         created: server.host.now_ms() / 1000,
         model: request.model.unwrap_or_else(|| server.config.model_name.clone()),
     };
-    let mut reader = open(&server, asked).await?;
+    let mut reader = open(&server, inbound).await?;
     let response = if request.stream == Some(true) {
         let include_usage = request.stream_options.and_then(|options| options.include_usage) == Some(true);
-        match reader.opened().await {
-            Some(End::Failed { status, code, message, .. }) => failed(reader, status, &code, &message),
-            _ => events(completion_events(reader, shape, include_usage)),
+        match reader.wait_confirmed().await {
+            Some(End::Failed { status, code, message, .. }) => failure(reader, status, &code, &message),
+            _ => event_stream(completion_events(reader, fields, include_usage)),
         }
     } else {
         match reader.ended().await {
             End::Answered { text, finish_reason, usage, model } => {
-                let shape = if model.is_empty() { shape } else { Shape { model, ..shape } };
-                let body = shape.completion(&text, &finish_reason, usage).to_string();
-                let mut response = Response::new(taken(reader, body));
+                let fields = if model.is_empty() { fields } else { AnswerFields { model, ..fields } };
+                let body = fields.completion(&text, &finish_reason, usage).to_string();
+                let mut response = Response::new(complete_body(reader, body));
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
                 response
             }
-            End::Failed { status, code, message, .. } => failed(reader, status, &code, &message),
+            End::Failed { status, code, message, .. } => failure(reader, status, &code, &message),
         }
     };
-    Ok(in_session(response, session))
+    Ok(with_session(response, session))
 }
 
 async fn chat_stream(
@@ -113,37 +113,37 @@ async fn chat_stream(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, ApiError> {
-    let (session, messages) = streamed(read_body(&server, body).await?)?;
-    let asked = Asked::read(&headers, session, messages)?;
-    let session = asked.session.clone();
-    let mut reader = open(&server, asked).await?;
-    let response = match reader.opened().await {
-        Some(End::Failed { status, code, message, .. }) => failed(reader, status, &code, &message),
-        _ => events(turn_events(reader)),
+    let (session, messages) = stream_input(read_body(&server, body).await?)?;
+    let inbound = InboundRequest::parse(&headers, session, messages)?;
+    let session = inbound.session.clone();
+    let mut reader = open(&server, inbound).await?;
+    let response = match reader.wait_confirmed().await {
+        Some(End::Failed { status, code, message, .. }) => failure(reader, status, &code, &message),
+        _ => event_stream(turn_events(reader)),
     };
-    Ok(in_session(response, session))
+    Ok(with_session(response, session))
 }
 
 /// Returns the name of the conversation and the messages of a request for a completion.
-pub fn completed(request: &mut ChatRequest) -> Result<(Option<String>, Conversation), ApiError> {
+pub(crate) fn completion_input(request: &mut ChatRequest) -> Result<(Option<String>, Conversation), ApiError> {
     request.check()?;
-    Ok((request.session_id.take(), api::read(&request.messages)?))
+    Ok((request.session_id.take(), api::parse_messages(&request.messages)?))
 }
 
 /// Returns the same of a request for the five-event stream.
-pub fn streamed(request: StreamRequest) -> Result<(Option<String>, Conversation), ApiError> {
+pub(crate) fn stream_input(request: StreamRequest) -> Result<(Option<String>, Conversation), ApiError> {
     let messages = match request.message {
         Some(message) if request.messages.is_empty() && !message.trim().is_empty() => {
-            vec![(Speaker::User, message)].into()
+            vec![(Role::User, message)].into()
         }
         Some(_) => return Err(ApiError::invalid("message", "it is empty, or messages is set as well")),
-        None => api::read(&request.messages)?,
+        None => api::parse_messages(&request.messages)?,
     };
     Ok((request.session_id, messages))
 }
 
 /// Reads a body as JSON.
-pub fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+pub(crate) fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     serde_json::from_slice(bytes)
         .map_err(|error| ApiError::new(400, "invalid_json", format!("the body cannot be read: {error}")))
 }
@@ -154,5 +154,5 @@ async fn read_body<T: DeserializeOwned>(server: &Server, body: Body) -> Result<T
         .await
         .map_err(|_| ApiError::new(408, "request_timeout", "the body did not arrive in time"))?
         .map_err(|_| ApiError::new(413, "body_too_large", format!("the body exceeds {max} bytes or is incomplete")))?;
-    parsed(&bytes)
+    parse_body(&bytes)
 }

@@ -8,7 +8,7 @@ use crate::Config;
 use crate::key::weakness;
 
 /// Checks the settings that can be checked before names are resolved and the port is bound.
-pub fn check(config: &Config) -> Result<(), String> {
+pub(crate) fn check(config: &Config) -> Result<(), String> {
     if !(1..=86_400).contains(&config.request_timeout_s) {
         return Err(format!("`request_timeout_s` is {}; choose 1 to 86400", config.request_timeout_s));
     }
@@ -30,7 +30,7 @@ pub fn check(config: &Config) -> Result<(), String> {
             ));
         }
     }
-    let key = chosen_key(config);
+    let key = configured_key(config);
     if let Some(why) = key.and_then(weakness) {
         return Err(format!(
             "`key` is too weak: {why}; use at least 16 characters, for example from `openssl rand -hex 24`"
@@ -39,7 +39,7 @@ pub fn check(config: &Config) -> Result<(), String> {
     let listen = &config.listen;
     let (host, port) = listen.rsplit_once(':').unwrap_or_default();
     if host.is_empty() || port.parse::<u16>().is_err() {
-        return Err(format!("`listen` is {listen:?}; {LISTEN_MEND}"));
+        return Err(format!("`listen` is {listen:?}; {LISTEN_REMEDY}"));
     }
     match listen.parse::<SocketAddr>() {
         Ok(address) if key.is_none() && !is_loopback_ip(address.ip()) => Err(reachable_without_key(listen)),
@@ -48,15 +48,15 @@ pub fn check(config: &Config) -> Result<(), String> {
     }
 }
 
-pub const LISTEN_MEND: &str = "use an address and a port, like \"127.0.0.1:8642\"";
+pub(crate) const LISTEN_REMEDY: &str = "use an address and a port, like \"127.0.0.1:8642\"";
 
-pub fn reachable_without_key(listen: &str) -> String {
+pub(crate) fn reachable_without_key(listen: &str) -> String {
     format!(
         "`listen` is {listen:?}, which other machines can reach, but `key` is not set; set `key`, or listen on 127.0.0.1"
     )
 }
 
 /// Returns the configured key, if there is one.
-pub fn chosen_key(config: &Config) -> Option<&str> {
+pub(crate) fn configured_key(config: &Config) -> Option<&str> {
     config.key.as_deref().map(str::trim).filter(|key| !key.is_empty())
 }

@@ -5,8 +5,8 @@ use super::*;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn turn(keyed: bool) -> Turn {
-    let turn = Turn::new("r:1".to_owned(), Chat::dm("c"), keyed, TIMEOUT);
+fn turn(has_key: bool) -> OpenRequest {
+    let turn = OpenRequest::new("r:1".to_owned(), Chat::dm("c"), has_key, TIMEOUT);
     turn.change(|state| state.readers = 1);
     turn.confirm(Some(7), false);
     turn
@@ -20,18 +20,18 @@ fn done(reason: &str) -> TurnEvent {
     TurnEvent::Done { finish_reason: reason.to_owned(), usage: Usage::tokens(1, 2) }
 }
 
-fn text_of(verdict: Verdict) -> String {
+fn text_of(verdict: NextAction) -> String {
     match verdict {
-        Verdict::End(End::Answered { text, .. }) => text,
+        NextAction::End(End::Answered { text, .. }) => text,
         other => panic!("{other:?}"),
     }
 }
 
-fn said(turn: &Turn) -> String {
+fn text_so_far(turn: &OpenRequest) -> String {
     let state = turn.lock();
-    let texts = state.said.iter().map(|said| match said {
-        Said::Text(text) => text.as_str(),
-        Said::Event(_) => "",
+    let texts = state.items.iter().map(|item| match item {
+        StreamItem::Text(text) => text.as_str(),
+        StreamItem::Event(_) => "",
     });
     texts.collect()
 }
@@ -39,9 +39,9 @@ fn said(turn: &Turn) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_reply_ends_a_request_at_once_when_there_is_no_stream() {
     let turn = turn(false);
-    assert_eq!(turn.judge(Instant::now()), Verdict::Wait(Instant::now() + TIMEOUT));
+    assert_eq!(turn.evaluate(Instant::now()), NextAction::Wait(Instant::now() + TIMEOUT));
     turn.part(1, 1, "hello");
-    assert_eq!(text_of(turn.judge(Instant::now())), "hello");
+    assert_eq!(text_of(turn.evaluate(Instant::now())), "hello");
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,9 +49,11 @@ async fn a_reply_waits_a_moment_for_the_end_of_its_stream_which_knows_the_usage(
     let turn = turn(false);
     turn.stream(1, chunk("hello"));
     turn.part(1, 1, "hello");
-    assert_eq!(turn.judge(Instant::now()), Verdict::Wait(Instant::now() + DONE_GRACE));
+    assert_eq!(turn.evaluate(Instant::now()), NextAction::Wait(Instant::now() + DONE_GRACE));
     turn.stream(2, done("length"));
-    let Verdict::End(End::Answered { finish_reason, usage, .. }) = turn.judge(Instant::now()) else { panic!("ended") };
+    let NextAction::End(End::Answered { finish_reason, usage, .. }) = turn.evaluate(Instant::now()) else {
+        panic!("ended")
+    };
     assert_eq!((finish_reason.as_str(), usage.output_tokens), ("length", 2));
 }
 
@@ -61,7 +63,7 @@ async fn a_stream_that_never_ends_does_not_hold_the_reply() {
     turn.stream(1, chunk("hello"));
     turn.part(1, 1, "hello");
     advance(DONE_GRACE).await;
-    assert_eq!(text_of(turn.judge(Instant::now())), "hello");
+    assert_eq!(text_of(turn.evaluate(Instant::now())), "hello");
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,9 +71,9 @@ async fn an_ended_stream_waits_for_its_reply_and_stands_for_it_in_the_end() {
     let turn = turn(false);
     turn.stream(1, chunk("hello"));
     turn.stream(2, done("stop"));
-    assert_eq!(turn.judge(Instant::now()), Verdict::Wait(Instant::now() + REPLY_GRACE));
+    assert_eq!(turn.evaluate(Instant::now()), NextAction::Wait(Instant::now() + REPLY_GRACE));
     advance(REPLY_GRACE).await;
-    assert_eq!(text_of(turn.judge(Instant::now())), "hello");
+    assert_eq!(text_of(turn.evaluate(Instant::now())), "hello");
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +82,7 @@ async fn a_stopped_turn_keeps_what_it_said_and_a_silent_one_says_nothing() {
         let turn = turn(false);
         turn.stream(1, chunk("half"));
         turn.stream(2, done(reason));
-        assert_eq!(text_of(turn.judge(Instant::now())), expected);
+        assert_eq!(text_of(turn.evaluate(Instant::now())), expected);
     }
 }
 
@@ -88,19 +90,21 @@ async fn a_stopped_turn_keeps_what_it_said_and_a_silent_one_says_nothing() {
 async fn a_failure_is_told_with_its_own_code_and_takes_the_owed_sentence_along() {
     let turn = turn(false);
     turn.stream(1, TurnEvent::Error { code: "runtime_failed".into(), message: "No.".into(), retryable: true });
-    assert_eq!(turn.judge(Instant::now()), Verdict::Wait(Instant::now() + ERROR_GRACE));
+    assert_eq!(turn.evaluate(Instant::now()), NextAction::Wait(Instant::now() + ERROR_GRACE));
     turn.part(1, 1, "No.");
-    let Verdict::End(end @ End::Failed { status: 502, .. }) = turn.judge(Instant::now()) else { panic!("failed") };
-    assert!(end.tells_reply());
+    let NextAction::End(end @ End::Failed { status: 502, .. }) = turn.evaluate(Instant::now()) else {
+        panic!("failed")
+    };
+    assert!(end.delivers_reply());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_requester_that_goes_stops_the_agent_unless_it_left_a_key() {
-    for keyed in [false, true] {
-        let turn = turn(keyed);
+    for has_key in [false, true] {
+        let turn = turn(has_key);
         turn.change(|state| state.readers = 0);
-        let stops = matches!(turn.judge(Instant::now()), Verdict::Stop(End::Failed { status: 499, .. }));
-        assert_eq!(stops, !keyed);
+        let stops = matches!(turn.evaluate(Instant::now()), NextAction::Stop(End::Failed { status: 499, .. }));
+        assert_eq!(stops, !has_key);
     }
 }
 
@@ -108,7 +112,7 @@ async fn a_requester_that_goes_stops_the_agent_unless_it_left_a_key() {
 async fn a_request_ends_at_its_deadline() {
     let turn = turn(true);
     advance(TIMEOUT).await;
-    assert!(matches!(turn.judge(Instant::now()), Verdict::Stop(End::Failed { status: 504, .. })));
+    assert!(matches!(turn.evaluate(Instant::now()), NextAction::Stop(End::Failed { status: 504, .. })));
 }
 
 #[test]
@@ -117,7 +121,7 @@ fn parts_are_joined_in_order_whatever_their_arrival() {
     turn.part(2, 2, "two");
     turn.part(2, 2, "two");
     turn.part(1, 2, "one");
-    assert_eq!(text_of(turn.judge(Instant::now())), "one\n\ntwo");
+    assert_eq!(text_of(turn.evaluate(Instant::now())), "one\n\ntwo");
 }
 
 #[test]
@@ -146,7 +150,7 @@ fn a_stream_is_completed_from_the_reply() {
             usage: Usage::default(),
             model: String::new(),
         });
-        assert_eq!(said(&turn), expected, "{chunks:?} then {reply:?}");
+        assert_eq!(text_so_far(&turn), expected, "{chunks:?} then {reply:?}");
     }
 }
 
@@ -158,6 +162,6 @@ fn what_waits_for_a_reader_is_bounded() {
         turn.notice("still there", false);
     }
     let state = turn.lock();
-    assert!(state.streamed.len() <= SAID_BYTES_MAX);
-    assert!(state.said.len() <= 2 * NOTES_MAX + 1);
+    assert!(state.streamed.len() <= STREAM_BYTES_MAX);
+    assert!(state.items.len() <= 2 * NOTES_MAX + 1);
 }
