@@ -5,7 +5,7 @@ use super::parse::{self, Command, Redirect, Simple};
 use super::paths::{self, Folders, Places, Why};
 use super::programs::{self, Arg, Spec, Value};
 use super::word::{Values, Word};
-use super::{Danger, Rules, patterns, shown, shown_text, special};
+use super::{Danger, Rules, patterns, shown, shown_text, special, wrappers};
 
 /// Simple commands to judge, including wrapped ones.
 const COMMANDS_MAX: usize = 256;
@@ -240,7 +240,7 @@ impl<'r> Judge<'r> {
 
     fn simple(&mut self, simple: &Simple, input: Input) {
         for (name, value) in &simple.assigned {
-            if !special::is_harmless_variable(name, value) || simple.words.is_empty() {
+            if !wrappers::is_harmless_variable(name, value) || simple.words.is_empty() {
                 self.text = format!("{name}={}", shown(std::slice::from_ref(value)));
                 self.ask("it sets a variable that may change what runs");
             }

@@ -9,6 +9,7 @@
 //! user.
 
 mod evaluator;
+mod files;
 mod git;
 mod language;
 mod parse;
@@ -19,6 +20,7 @@ mod remote;
 mod scripts;
 mod special;
 mod word;
+mod wrappers;
 
 #[cfg(test)]
 mod tests;
