@@ -25,7 +25,7 @@ mod wrappers;
 #[cfg(test)]
 mod tests;
 
-use evaluator::Judge;
+use evaluator::Evaluator;
 use word::{UNKNOWN, Word};
 
 /// Characters of a dangerous command shown before the reason.
@@ -58,13 +58,13 @@ pub struct Danger {
     pub unlisted: bool,
 }
 
-/// Judges a command that runs in the folder `cwd`. `root` is the working folder of the turn. Returns `None` if
+/// Checks a command that runs in the folder `cwd`. `root` is the working folder of the turn. Returns `None` if
 /// the command needs no approval.
 pub fn judge(command: &str, cwd: &str, root: &str, rules: &Rules) -> Option<Danger> {
-    let mut judge = Judge::new(cwd, root, rules);
-    judge.begins(cwd);
-    judge.code(command);
-    judge.danger()
+    let mut evaluator = Evaluator::new(cwd, root, rules);
+    evaluator.check_start(cwd);
+    evaluator.check_code(command);
+    evaluator.into_danger()
 }
 
 /// Formats a command for display: on one line, truncated, and without characters that would end the code span.

@@ -65,7 +65,7 @@ const COMMANDS: &[(&str, &str)] = &[
 ];
 
 /// A match of a pattern.
-pub struct Hit {
+pub struct PatternMatch {
     /// Name of a longer approval. Contains only words of the pattern and the program.
     pub label: String,
     /// Reason of the danger.
@@ -73,16 +73,16 @@ pub struct Hit {
 }
 
 /// Compares a command with the table and with the operator's patterns.
-pub fn find(own: &[String], name: &str, args: &[Word]) -> Option<Hit> {
+pub fn find(own: &[String], name: &str, args: &[Word]) -> Option<PatternMatch> {
     let own = own.iter().map(|pattern| (pattern.as_str(), "the operator requires approval for it"));
     let mut hits = COMMANDS.iter().copied().chain(own).filter_map(|(pattern, why)| {
         let label = compare(pattern, name, args)?;
-        Some(Hit { label, why: why.to_owned() })
+        Some(PatternMatch { label, why: why.to_owned() })
     });
     let first = hits.next()?;
     // The operator's own reason is appended, so that another one does not hide it.
     let why = hits.fold(first.why.clone(), |why, hit| if hit.why == why { why } else { format!("{why}; {}", hit.why) });
-    Some(Hit { why, ..first })
+    Some(PatternMatch { why, ..first })
 }
 
 /// Returns the label of a command that matches a pattern.

@@ -1,6 +1,6 @@
 //! Programs whose arguments the table cannot describe, and the shell built-ins among them.
 
-use super::evaluator::{ARGUMENTS, Input, Judge, is_name};
+use super::evaluator::{ARGUMENTS, Evaluator, Input, is_name};
 use super::parse::Command;
 use super::scripts;
 use super::word::Word;
@@ -62,46 +62,46 @@ pub fn is_deep(name: &str, options: &[&str]) -> bool {
     }
 }
 
-impl Judge<'_> {
-    /// Judges programs with special argument rules. Returns false if the table covers the program.
-    pub fn special(&mut self, name: &str, args: &[Word], input: Input) -> bool {
+impl Evaluator<'_> {
+    /// Checks programs with special argument rules. Returns false if the table covers the program.
+    pub fn check_special(&mut self, name: &str, args: &[Word], input: Input) -> bool {
         match name {
-            "cd" | "pushd" | "popd" | "chdir" => self.moves(name, args),
-            "." | "source" => self.sources(args),
-            "env" | "printenv" => self.environment(name, args, input),
-            "xargs" => self.xargs(args, input),
-            "find" => self.find(args),
-            "test" | "[" => self.test(args),
-            "tar" | "bsdtar" => self.tar(args),
-            "chmod" => self.chmod(args),
-            "sed" | "gsed" => self.sed(args),
-            "awk" | "gawk" | "mawk" | "nawk" => self.awk(args),
-            "git" => self.git(args, input),
-            "curl" => self.curl(args),
-            "wget" => self.wget(args),
-            "ssh" => self.ssh(args),
-            "sqlite3" | "psql" | "mysql" | "mariadb" | "redis-cli" => self.database(name, args),
-            "aws" | "gcloud" | "az" => self.cloud(name, args),
-            "make" | "gmake" => self.make(args),
-            "cmake" => self.cmake(args),
-            "pip" | "pip3" => self.pip(args),
-            "uv" => self.uv(args, input),
-            "npx" => self.npx(args, input),
-            "cargo" => self.cargo(args, input),
+            "cd" | "pushd" | "popd" | "chdir" => self.check_cd(name, args),
+            "." | "source" => self.check_source(args),
+            "env" | "printenv" => self.check_environment(name, args, input),
+            "xargs" => self.check_xargs(args, input),
+            "find" => self.check_find(args),
+            "test" | "[" => self.check_test(args),
+            "tar" | "bsdtar" => self.check_tar(args),
+            "chmod" => self.check_chmod(args),
+            "sed" | "gsed" => self.check_sed(args),
+            "awk" | "gawk" | "mawk" | "nawk" => self.check_awk(args),
+            "git" => self.check_git(args, input),
+            "curl" => self.check_curl(args),
+            "wget" => self.check_wget(args),
+            "ssh" => self.check_ssh(args),
+            "sqlite3" | "psql" | "mysql" | "mariadb" | "redis-cli" => self.check_database(name, args),
+            "aws" | "gcloud" | "az" => self.check_cloud(name, args),
+            "make" | "gmake" => self.check_make(args),
+            "cmake" => self.check_cmake(args),
+            "pip" | "pip3" => self.check_pip(args),
+            "uv" => self.check_uv(args, input),
+            "npx" => self.check_npx(args, input),
+            "cargo" => self.check_cargo(args, input),
             "command" if args.first().is_some_and(|word| matches!(word.text.as_str(), "-v" | "-V")) => return false,
-            name if SHELLS.contains(&name) => self.shell(args),
-            name if is_python(name) => self.python(args, input),
+            name if SHELLS.contains(&name) => self.check_shell(args),
+            name if is_python(name) => self.check_python(args, input),
             name => match WRAPPERS.iter().find(|wrapper| wrapper.0 == name) {
-                Some(wrapper) => self.wrapper(wrapper, args, input),
+                Some(wrapper) => self.check_wrapper(wrapper, args, input),
                 None => return false,
             },
         }
         true
     }
 
-    /// Judges the operands of table programs with individual rules.
-    pub fn operands_of(&mut self, name: &str, options: &[&str], operands: &[Word], input: Input) {
-        let here = self.here();
+    /// Checks the operands of table programs with individual rules.
+    pub fn check_operands(&mut self, name: &str, options: &[&str], operands: &[Word], input: Input) {
+        let here = self.folders();
         let text = |at: usize| operands.get(at).map(|word| word.text.as_str()).unwrap_or_default();
         let harmless = match name {
             "date" => operands.iter().all(|word| word.text.starts_with('+')),
@@ -114,39 +114,39 @@ impl Judge<'_> {
             }
             "service" => operands.len() == 2 && text(1) == "status" || text(0) == "--status-all",
             "jq" | "yq" => {
-                operands.iter().skip(1).for_each(|word| self.read(&here, word, false));
+                operands.iter().skip(1).for_each(|word| self.check_read(&here, word, false));
                 operands.first().map_or(name == "jq", |filter| scripts::jq_reads(&filter.text))
             }
             // A plus sign starts an editor command.
             "less" => {
-                operands.iter().for_each(|word| self.read(&here, word, false));
+                operands.iter().for_each(|word| self.check_read(&here, word, false));
                 !operands.iter().any(|word| word.text.starts_with('+'))
             }
-            "ln" => return self.ln(options, operands),
-            _ if name.starts_with("git ") => return self.git_operands(name, options, operands),
+            "ln" => return self.check_ln(options, operands),
+            _ if name.starts_with("git ") => return self.check_git_operands(name, options, operands),
             _ if name.starts_with("kubectl ") || name.starts_with("oc ") => {
                 operands.iter().all(|word| is_name(word) && !word.text.to_ascii_lowercase().contains("secret"))
             }
-            _ => return self.built(name, operands, input),
+            _ => return self.check_build_operands(name, operands, input),
         };
         if !harmless {
-            self.ask(ARGUMENTS);
+            self.flag(ARGUMENTS);
         }
     }
 
-    fn moves(&mut self, name: &str, args: &[Word]) {
-        let before = self.here();
+    fn check_cd(&mut self, name: &str, args: &[Word]) {
+        let before = self.folders();
         let is_flag = |word: &&Word| matches!(word.text.as_str(), "-P" | "-L" | "--");
         let operands: Vec<&Word> = args.iter().filter(|word| !is_flag(word)).collect();
         let entered = match operands[..] {
             [] if name == "popd" => Ok(self.visited.clone()),
             [word] if word.text == "-" && self.visited.len() > 1 => Ok(self.visited.clone()),
-            [word] if !word.text.starts_with(['-', '+']) && !word.text.is_empty() => self.places.enter(&before, word),
+            [word] if !word.text.starts_with(['-', '+']) && !word.text.is_empty() => self.paths.enter(&before, word),
             _ => Err("it leaves the working folder"),
         };
         match entered {
             Ok(_) if operands.first().is_some_and(|word| self.is_linked(&word.text)) => {
-                self.ask("it follows a link that the command creates");
+                self.flag("it follows a link that the command creates");
             }
             Ok(folders) => {
                 self.visited.extend(folders.iter().cloned());
@@ -155,15 +155,15 @@ impl Judge<'_> {
                 self.done = folders;
                 self.failed = before;
             }
-            Err(why) => self.ask(why),
+            Err(why) => self.flag(why),
         }
     }
 
     /// Permits only the activation script of a Python environment.
-    fn sources(&mut self, args: &[Word]) {
+    fn check_source(&mut self, args: &[Word]) {
         match args {
-            [script] if script.text.ends_with("bin/activate") && script.text.contains('/') => self.script(script),
-            _ => self.ask("it runs a script in this shell"),
+            [script] if script.text.ends_with("bin/activate") && script.text.contains('/') => self.check_script(script),
+            _ => self.flag("it runs a script in this shell"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Programs that run another one, and shells.
 
-use super::evaluator::{ARGUMENTS, Input, Judge};
+use super::evaluator::{ARGUMENTS, Evaluator, Input};
 use super::word::Word;
 use super::{patterns, programs, shown};
 
@@ -40,30 +40,30 @@ pub fn is_harmless_variable(name: &str, value: &Word) -> bool {
     VARIABLES.split_whitespace().any(|one| one == name) && value.known && plain && !value.text.contains("..")
 }
 
-impl Judge<'_> {
-    pub fn environment(&mut self, name: &str, args: &[Word], input: Input) {
+impl Evaluator<'_> {
+    pub fn check_environment(&mut self, name: &str, args: &[Word], input: Input) {
         if name == "printenv" {
             const SHOWN: [&str; 9] = ["PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "PWD", "TZ", "VIRTUAL_ENV"];
             if args.is_empty() || !args.iter().all(|word| SHOWN.contains(&word.text.as_str())) {
-                self.ask("it prints the environment");
+                self.flag("it prints the environment");
             }
             return;
         }
         let begin = args.iter().position(|word| !word.text.contains('=') || word.text.starts_with('-'));
-        let Some(begin) = begin else { return self.ask("it prints the environment") };
+        let Some(begin) = begin else { return self.flag("it prints the environment") };
         for word in &args[..begin] {
             let (variable, value) = word.text.split_once('=').unwrap_or_default();
             if !word.known || !is_harmless_variable(variable, &Word::plain(value)) {
-                self.ask("it sets a variable that may change what runs");
+                self.flag("it sets a variable that may change what runs");
             }
         }
         match args[begin].text.starts_with('-') {
-            true => self.ask(ARGUMENTS),
-            false => self.words(&args[begin..], input),
+            true => self.flag(ARGUMENTS),
+            false => self.check_words(&args[begin..], input),
         }
     }
 
-    pub fn wrapper(&mut self, wrapper: &Wrapper, args: &[Word], input: Input) {
+    pub fn check_wrapper(&mut self, wrapper: &Wrapper, args: &[Word], input: Input) {
         let (_, valued, flags, before) = *wrapper;
         let mut at = 0;
         while let Some(text) = args.get(at).map(|word| word.text.as_str()).filter(|text| text.starts_with('-')) {
@@ -79,20 +79,20 @@ impl Judge<'_> {
             } else if flags.contains(&text) || joined || text[1..].chars().all(|c| c.is_ascii_digit()) {
                 at += 1;
             } else {
-                return self.ask(ARGUMENTS);
+                return self.flag(ARGUMENTS);
             }
         }
         let skipped = args.get(at..at + before).unwrap_or_default();
         if !skipped.iter().all(|word| word.known && word.text.chars().all(|c| c.is_ascii_alphanumeric() || c == '.')) {
-            return self.ask(ARGUMENTS);
+            return self.flag(ARGUMENTS);
         }
         match args.get(at + before..).filter(|rest| !rest.is_empty()) {
-            Some(inner) => self.words(inner, input),
-            None => self.ask(ARGUMENTS),
+            Some(inner) => self.check_words(inner, input),
+            None => self.flag(ARGUMENTS),
         }
     }
 
-    pub fn shell(&mut self, args: &[Word]) {
+    pub fn check_shell(&mut self, args: &[Word]) {
         const SETTINGS: [&str; 3] = ["pipefail", "errexit", "nounset"];
         let mut code = false;
         let mut rest = args.iter().peekable();
@@ -104,37 +104,37 @@ impl Judge<'_> {
                     continue;
                 }
                 if !word.known || !letters.chars().all(|c| "euxlcn".contains(c)) {
-                    return self.ask("a shell runs commands that cannot be analyzed");
+                    return self.flag("a shell runs commands that cannot be analyzed");
                 }
                 code |= letters.contains('c');
                 continue;
             }
             return match code {
-                true if word.known && rest.next().is_none() => self.nested(text),
-                true => self.ask("a shell runs text that is known only when it runs"),
-                false => self.shell_script(word),
+                true if word.known && rest.next().is_none() => self.check_nested(text),
+                true => self.flag("a shell runs text that is known only when it runs"),
+                false => self.check_shell_script(word),
             };
         }
-        self.ask("a shell runs commands that it loads from elsewhere");
+        self.flag("a shell runs commands that it loads from elsewhere");
     }
 
-    /// Judges a script of a shell, which searches `PATH` if the script is not in its folder.
-    fn shell_script(&mut self, word: &Word) {
-        let here = self.here();
-        if word.known && !word.text.contains('/') && !self.places.is_there(&here, &word.text) {
-            return self.ask("a shell runs a script that is not in its folder");
+    /// Checks a script of a shell, which searches `PATH` if the script is not in its folder.
+    fn check_shell_script(&mut self, word: &Word) {
+        let here = self.folders();
+        if word.known && !word.text.contains('/') && !self.paths.is_there(&here, &word.text) {
+            return self.flag("a shell runs a script that is not in its folder");
         }
-        self.script(word);
+        self.check_script(word);
     }
 
-    /// Judges code in an argument, which runs in a separate shell.
-    pub fn nested(&mut self, code: &str) {
-        let here = self.here();
-        self.code(code);
-        self.stay(here);
+    /// Checks code in an argument, which runs in a separate shell.
+    pub fn check_nested(&mut self, code: &str) {
+        let here = self.folders();
+        self.check_code(code);
+        self.stay_in(here);
     }
 
-    pub fn xargs(&mut self, args: &[Word], input: Input) {
+    pub fn check_xargs(&mut self, args: &[Word], input: Input) {
         const VALUED: [&str; 5] = ["-n", "-P", "-L", "-d", "-I"];
         let mut at = 0;
         while let Some(text) = args.get(at).map(|word| word.text.as_str()).filter(|text| text.starts_with('-')) {
@@ -142,20 +142,20 @@ impl Judge<'_> {
                 "-0" | "-r" | "-t" | "--null" | "--no-run-if-empty" | "-0r" | "-r0" => 1,
                 _ if VALUED.contains(&text) => 2,
                 _ if text.get(..2).is_some_and(|option| VALUED.contains(&option)) => 1,
-                _ => return self.ask(ARGUMENTS),
+                _ => return self.flag(ARGUMENTS),
             };
         }
-        self.applied(args.get(at..).unwrap_or_default(), input == Input::Names);
+        self.check_applied(args.get(at..).unwrap_or_default(), input == Input::Names);
     }
 
-    /// Judges a program that gets file names as arguments. `inside` is true if they are files of the working
+    /// Checks a program that gets file names as arguments. `inside` is true if they are files of the working
     /// folder.
-    pub fn applied(&mut self, words: &[Word], inside: bool) {
-        let Some((name, args)) = words.split_first() else { return self.ask(ARGUMENTS) };
+    pub fn check_applied(&mut self, words: &[Word], inside: bool) {
+        let Some((name, args)) = words.split_first() else { return self.flag(ARGUMENTS) };
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
         if let Some(hit) = patterns::find(&self.rules.patterns, &name.text, args) {
             self.text = shown(words);
-            return self.named(&hit.label, &hit.why);
+            return self.flag_as(&hit.label, &hit.why);
         }
         let reads = match programs::find(&texts) {
             Some((spec, 1)) => {
@@ -164,9 +164,9 @@ impl Judge<'_> {
             _ => false,
         };
         if !reads || !inside || !name.known {
-            return self.ask("it runs a program with arguments that are known only when it runs");
+            return self.flag("it runs a program with arguments that are known only when it runs");
         }
         let args: Vec<Word> = words.iter().filter(|word| word.text != "{}").cloned().collect();
-        self.words(&args, Input::Given);
+        self.check_words(&args, Input::Given);
     }
 }
