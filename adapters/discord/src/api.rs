@@ -25,7 +25,7 @@ use hermes_adapter_sdk::tokio::time::{Instant, sleep};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::limits::{Limits, Told, WAIT_MAX, route, seconds};
+use crate::rate_limits::{Limits, Told, WAIT_MAX, route, seconds};
 
 /// The maximum size of a response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;

@@ -16,12 +16,12 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::api::Interaction;
+use crate::channels::Place;
 use crate::connection::{Connection, understood};
 use crate::gateway::Dispatch;
 use crate::inbound;
 use crate::interactions::{self, Coming, Interactions, Open};
 use crate::outbound::ms;
-use crate::places::Place;
 
 /// The timeout of an acknowledgement; the platform itself waits three seconds.
 /// <https://docs.discord.com/developers/interactions/receiving-and-responding#interaction-callback>

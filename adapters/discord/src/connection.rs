@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, Notify};
 
 use crate::api::{Api, ApiError, Application, GatewayBot, Interaction, Message, Refused, User};
+use crate::channels::{self, Place, Places};
 use crate::commands::Acknowledgements;
 use crate::echoes::Echoes;
 use crate::gateway::Dispatch;
@@ -22,7 +23,6 @@ use crate::inbound::{self, Ears};
 use crate::interactions::{self, Interactions};
 use crate::members::Members;
 use crate::outbound::{Manner, ms};
-use crate::places::{self, Place, Places};
 use crate::shards::Opened;
 use crate::threads::{self, Threads, Turns};
 
@@ -192,7 +192,7 @@ impl Connection {
     }
 
     async fn message(&self, message: Message, dispatch: Dispatch, me: &Me) -> Result<bool, ConnectError> {
-        if places::number(&message.channel_id).is_none() {
+        if channels::number(&message.channel_id).is_none() {
             return Ok(false);
         }
         let (mut chat, place) = self.chat_of(&message.channel_id, message.guild_id.as_deref(), None).await?;
@@ -209,14 +209,14 @@ impl Connection {
         let Some(mut event) = read(&message, chat, ears) else { return Ok(false) };
         if self.opens_thread(&event, &message, &place).await {
             event.chat =
-                places::thread_of(&message.id, &message.channel_id, &place, &inbound::thread_name(&event.text));
+                channels::thread_of(&message.id, &message.channel_id, &place, &inbound::thread_name(&event.text));
             self.promise(&message.id).await?;
         } else {
             let thread = self.places.get(&message.id);
             let is_promised = self.threads.lock().await.is_promised(&message.id);
             if inbound::is_in_its_thread(&event, thread.as_ref(), is_promised) {
                 let name = thread.and_then(|thread| thread.name).unwrap_or_else(|| inbound::thread_name(&event.text));
-                event.chat = places::thread_of(&message.id, &message.channel_id, &place, &name);
+                event.chat = channels::thread_of(&message.id, &message.channel_id, &place, &name);
             }
         }
         if dispatch.data.to_string().len() <= RAW_BYTES_MAX {
@@ -270,9 +270,9 @@ impl Connection {
         let known = self.places.get(channel).or(told);
         let place = match (known, guild) {
             (Some(place), _) => place,
-            (None, None) => Place { kind: places::kind::DM, guild: None, parent: None, name: None },
+            (None, None) => Place { kind: channels::kind::DM, guild: None, parent: None, name: None },
             (None, Some(_)) => self.learn(channel, guild).await?.unwrap_or_else(|| Place {
-                kind: places::kind::TEXT,
+                kind: channels::kind::TEXT,
                 guild: guild.map(str::to_owned),
                 parent: None,
                 name: None,
@@ -306,14 +306,14 @@ impl Connection {
 
     /// Returns the descriptor of a channel.
     pub fn described(&self, channel: &str, place: &Place) -> Chat {
-        let parent = place.parent.as_deref().filter(|_| places::is_thread(place.kind));
-        places::chat(channel, place, parent.and_then(|parent| self.places.get(parent)?.name))
+        let parent = place.parent.as_deref().filter(|_| channels::is_thread(place.kind));
+        channels::chat(channel, place, parent.and_then(|parent| self.places.get(parent)?.name))
     }
 
     /// Returns the bot's own role if a message mentions a role. A resumed session does not receive the roles.
     async fn own_role(&self, message: &Message, me: &Me) -> Option<String> {
         let guild = message.guild_id.as_deref().filter(|_| !message.mention_roles.is_empty())?;
-        if places::number(guild).is_some() && !self.places.knows_role(guild) {
+        if channels::number(guild).is_some() && !self.places.knows_role(guild) {
             match self.api.ask::<Value>(Method::GET, &format!("guilds/{guild}/roles")).await {
                 Ok(roles) => self.places.hear_roles(&roles, guild, &me.id),
                 Err(ApiError::Refused(_)) => self.places.hear_roles(&Value::Array(Vec::new()), guild, &me.id),
@@ -330,7 +330,7 @@ impl Connection {
         {
             return Ok(true);
         }
-        let parent = place.parent.as_deref().filter(|_| places::is_thread(place.kind));
+        let parent = place.parent.as_deref().filter(|_| channels::is_thread(place.kind));
         let above = match parent.map(|parent| (parent, self.places.get(parent))) {
             None => None,
             Some((_, Some(parent))) => parent.parent,

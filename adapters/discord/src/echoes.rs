@@ -19,7 +19,7 @@ pub struct Echoes(Mutex<VecDeque<(String, String)>>);
 impl Echoes {
     /// Records that a message with this key has arrived.
     pub fn note(&self, key: &str, message: &str) {
-        if key.len() > KEY_BYTES_MAX || crate::places::number(message).is_none() || self.of(key).is_some() {
+        if key.len() > KEY_BYTES_MAX || crate::channels::number(message).is_none() || self.of(key).is_some() {
             return;
         }
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 
 use crate::api::{ApiError, File, Message};
+use crate::channels;
 use crate::connection::Connection;
-use crate::places;
 
 /// The maximum length of a stored address, in bytes; instead of a longer one the message is requested again.
 const URL_BYTES_MAX: usize = 1024;
@@ -100,7 +100,7 @@ impl Connection {
     /// Returns the current address of a file; `None` if its message does not exist any more.
     async fn lies_now(&self, lies: &Lies) -> Result<Option<String>, String> {
         // Both become parts of an address.
-        let is_place = places::number(&lies.channel).and(places::number(&lies.message)).is_some();
+        let is_place = channels::number(&lies.channel).and(channels::number(&lies.message)).is_some();
         if !is_place || lies.id.is_empty() {
             return Ok(None);
         }

@@ -8,9 +8,9 @@
 use hermes_adapter_sdk::prelude::*;
 
 use crate::api::{self, Interaction, Message};
+use crate::channels::{self, Place, kind};
 use crate::content;
 use crate::files::Lies;
-use crate::places::{self, Place, kind};
 
 /// The types of messages from people. All other types (joins, pins, names of threads) come
 /// from the platform itself.
@@ -47,7 +47,7 @@ pub fn written(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Event> {
         return None;
     }
     // Both become parts of addresses.
-    places::number(&message.id).and(places::number(&message.channel_id))?;
+    channels::number(&message.id).and(channels::number(&message.channel_id))?;
     let meant = mention(message, ears);
     let reply = reply(message, ears);
     let answers_us = reply.as_ref().is_some_and(|reply| reply.is_self);
@@ -69,7 +69,7 @@ pub fn written(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Event> {
     }
     let is_command = text.starts_with('/');
     let mut event = Event::message(format!("m:{}:{}", message.channel_id, message.id), chat, sender, text)
-        .at_ms(places::at_ms(&message.id))
+        .at_ms(channels::at_ms(&message.id))
         .with_message_id(&message.id)
         .addressed(Addressed::new(meant.mention, answers_us, is_command && meant.mention));
     event.reply_to = reply;
@@ -98,7 +98,7 @@ pub fn acted(interaction: &Interaction, chat: Chat) -> Option<Event> {
         sender = sender.with_role(role);
     }
     let event = |id: String, text: String| {
-        Event::message(id, chat.clone(), sender.clone(), text).at_ms(places::at_ms(&interaction.id))
+        Event::message(id, chat.clone(), sender.clone(), text).at_ms(channels::at_ms(&interaction.id))
     };
     match interaction.kind {
         COMMAND => {
@@ -131,13 +131,13 @@ pub fn is_ours(interaction: &Interaction) -> bool {
         COMPONENT => interaction.data.custom_id.starts_with(BUTTON),
         _ => false,
     };
-    is_meant && interaction.channel().and_then(places::number).is_some() && is_sound(interaction)
+    is_meant && interaction.channel().and_then(channels::number).is_some() && is_sound(interaction)
 }
 
 /// Returns whether the id and the token of an interaction can be parts of addresses.
 fn is_sound(interaction: &Interaction) -> bool {
     let token = interaction.token.as_bytes();
-    places::number(&interaction.id).is_some()
+    channels::number(&interaction.id).is_some()
         && !token.is_empty()
         && token.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.=".contains(byte))
 }
@@ -154,7 +154,7 @@ pub fn opens_thread(event: &Event, message: &Message, place: &Place) -> bool {
 
 /// Returns whether an edited message belongs to the thread that it opened or will open, where the conversation is.
 pub fn is_in_its_thread(event: &Event, thread: Option<&Place>, is_promised: bool) -> bool {
-    event.kind == EventKind::Edited && (is_promised || thread.is_some_and(|place| places::is_thread(place.kind)))
+    event.kind == EventKind::Edited && (is_promised || thread.is_some_and(|place| channels::is_thread(place.kind)))
 }
 
 /// Returns the name of the thread that a message opens: its first line.
@@ -175,7 +175,7 @@ fn shown(user: &api::User, member: Option<&api::Member>) -> String {
 
 /// Returns the roles of a member. Invalid ids are dropped, because roles grant access.
 fn roles(member: Option<&api::Member>) -> impl Iterator<Item = &String> {
-    member.into_iter().flat_map(|member| &member.roles).filter(|role| places::number(role).is_some())
+    member.into_iter().flat_map(|member| &member.roles).filter(|role| channels::number(role).is_some())
 }
 
 /// The text without mentions, and whether there were any.

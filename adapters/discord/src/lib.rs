@@ -1,21 +1,22 @@
 //! Discord, over the gateway and the HTTP API.
 //!
-//! * `api`: the HTTP API, typed, without policy; `limits`: its rate limits;
+//! * `api`: the HTTP API, typed, without policy; `rate_limits`: its rate limits;
 //! * `gateway`: one connection of one shard, from hello to its close code;
 //! * `shards`: the connections of one account, and their sessions;
 //! * `connection`: the bot's identity, and the processing of each event; `files`: files of messages;
 //! * `inbound`: conversion of gateway events to events of the host; `content`: the text of embeds, polls and
 //!   stickers;
-//! * `places`: channels and their descriptors;
+//! * `channels`: channels and their descriptors;
 //! * `outbound`: conversion of parts to requests, and the only classification of errors; `sending`: their
 //!   destination;
-//! * `threads`, `opening`: threads opened by their first answer, and those that the host requests;
+//! * `threads`, `thread_requests`: threads opened by their first answer, and those that the host requests;
 //! * `echoes`: messages that are known to have arrived;
 //! * `commands`, `interactions`, `menu`: commands and their answers.
 
 #![forbid(unsafe_code)]
 
 mod api;
+mod channels;
 mod commands;
 mod connection;
 mod content;
@@ -24,14 +25,13 @@ mod files;
 mod gateway;
 mod inbound;
 mod interactions;
-mod limits;
 mod members;
 mod menu;
-mod opening;
 mod outbound;
-mod places;
+mod rate_limits;
 mod sending;
 mod shards;
+mod thread_requests;
 mod threads;
 
 use std::collections::BTreeSet;
@@ -59,7 +59,7 @@ const VERSION: u32 = 10;
 #[doc(hidden)]
 pub fn read_payload(text: &[u8]) -> Option<Event> {
     let dispatch = gateway::dispatch_of(text)?;
-    let chat = |channel: &str| Some(Chat::new(ChatType::Group, places::number(channel).map(|_| channel)?));
+    let chat = |channel: &str| Some(Chat::new(ChatType::Group, channels::number(channel).map(|_| channel)?));
     let ears = inbound::Ears { me: "42", own_role: Some("9"), leaves_others_alone: false };
     match dispatch.name.as_str() {
         "MESSAGE_CREATE" | "MESSAGE_UPDATE" => {
@@ -212,13 +212,13 @@ impl Adapter for Discord {
             ("ignored_channels", &config.ignored_channels),
         ];
         for (key, list) in lists {
-            if let Some(wrong) = list.iter().find(|id| places::number(id).is_none()) {
+            if let Some(wrong) = list.iter().find(|id| channels::number(id).is_none()) {
                 return Err(format!(
                     "`{key}` contains {wrong:?}, which is not an id; use the number of the channel (enable Developer Mode, then Copy Channel ID)"
                 ));
             }
         }
-        if let Some(wrong) = config.role_guilds.iter().find(|id| places::number(id).is_none()) {
+        if let Some(wrong) = config.role_guilds.iter().find(|id| channels::number(id).is_none()) {
             return Err(format!(
                 "`role_guilds` contains {wrong:?}, which is not an id; use the number of the server (enable Developer Mode, then Copy Server ID)"
             ));
@@ -231,7 +231,8 @@ impl Adapter for Discord {
 
     fn check_home_channel(home: &str) -> Result<(), String> {
         // After `#` may come the name of any channel that the gateway reports.
-        if opening::target(home).is_some() || home.strip_prefix('#').is_some_and(|name| !name.trim().is_empty()) {
+        if thread_requests::target(home).is_some() || home.strip_prefix('#').is_some_and(|name| !name.trim().is_empty())
+        {
             return Ok(());
         }
         Err(format!(
@@ -369,14 +370,14 @@ impl Discord {
         let link = self.reached()?;
         let wrong = || CallError::new("invalid", "the message is not a Discord message");
         let channel = link.place(&message.chat).map_err(|_| wrong())?;
-        places::number(&message.id).ok_or_else(wrong)?;
+        channels::number(&message.id).ok_or_else(wrong)?;
         Ok((link, format!("channels/{channel}/messages/{}", message.id)))
     }
 }
 
 /// Returns a message with the channel that contains it: the first message of a thread is outside of the thread.
 fn where_it_lies(mut message: SentMessage) -> SentMessage {
-    let is_beginning = places::target(&message.chat) == Some(message.id.as_str());
+    let is_beginning = channels::target(&message.chat) == Some(message.id.as_str());
     if let (true, Some(parent)) = (is_beginning, &message.chat.parent) {
         message.chat = Chat::new(ChatType::Group, parent.clone());
     }

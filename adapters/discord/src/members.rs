@@ -12,8 +12,8 @@ use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::tokio::time::{Instant, timeout};
 
 use crate::api::{ApiError, Member};
+use crate::channels;
 use crate::connection::Connection;
-use crate::places;
 
 /// Servers whose roles can count in direct messages.
 pub const ROLE_GUILDS_MAX: usize = 10;
@@ -51,7 +51,7 @@ impl Connection {
     /// Adds the roles of the sender to an event of a direct message.
     pub async fn add_roles(&self, event: &mut Event) {
         let guilds = &self.choice.role_guilds;
-        let is_person = !event.sender.is_bot && places::number(&event.sender.id).is_some();
+        let is_person = !event.sender.is_bot && channels::number(&event.sender.id).is_some();
         if event.chat.kind != ChatType::Dm || guilds.is_empty() || !is_person {
             return;
         }
@@ -85,7 +85,7 @@ impl Connection {
         let mut roles = BTreeSet::new();
         for guild in &self.choice.role_guilds {
             match self.api.ask::<Member>(Method::GET, &format!("guilds/{guild}/members/{user}")).await {
-                Ok(member) => roles.extend(member.roles.into_iter().filter(|role| places::number(role).is_some())),
+                Ok(member) => roles.extend(member.roles.into_iter().filter(|role| channels::number(role).is_some())),
                 Err(ApiError::Refused(refused)) => {
                     tracing::debug!(guild, %refused, "sender has no roles in the server");
                 }

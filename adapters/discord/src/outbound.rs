@@ -103,7 +103,7 @@ fn anchor<'o>(outgoing: &'o Outgoing, manner: Manner, channel: &str) -> Option<&
         ReplyMode::Off => false,
     };
     let answered = outgoing.reply_to.as_deref().filter(|_| wanted)?;
-    crate::places::number(answered).filter(|_| answered != channel).map(|_| answered)
+    crate::channels::number(answered).filter(|_| answered != channel).map(|_| answered)
 }
 
 fn buttons(outgoing: &Outgoing) -> Value {

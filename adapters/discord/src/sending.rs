@@ -9,10 +9,10 @@ use hermes_adapter_sdk::{not_attached, with_line};
 use serde_json::{Value, json};
 
 use crate::api::{ApiError, Channel, Reacted, Sent};
+use crate::channels::{self, Place};
 use crate::connection::Connection;
 use crate::interactions::Open;
 use crate::outbound::{self, FILES_MAX, outcome};
-use crate::places::{self, Place};
 use crate::threads::{self, Threads};
 
 /// The time for which a thread is shown after its last message, in minutes.
@@ -133,7 +133,7 @@ impl Connection {
             Ok(channel) => channel,
             Err(outcome) => return outcome,
         };
-        if places::number(&message.id).is_none() {
+        if channels::number(&message.id).is_none() {
             return not_ours("message", &message.id);
         }
         let open = self.interactions.lock().await.of_message(&message.id, self.host.now_ms());
@@ -185,7 +185,7 @@ impl Connection {
 
     /// Returns the channel to send to.
     pub fn place(&self, chat: &Chat) -> Result<String, SendOutcome> {
-        places::target(chat).map(str::to_owned).ok_or_else(|| not_ours("channel", &chat.id))
+        channels::target(chat).map(str::to_owned).ok_or_else(|| not_ours("channel", &chat.id))
     }
 
     /// Opens the promised thread of a message before the first message in it is sent.
@@ -306,7 +306,7 @@ impl Connection {
 
     fn delivered(&self, message_ids: Vec<String>) -> SendOutcome {
         self.host.proved();
-        let at_ms = message_ids.last().map_or_else(|| self.host.now_ms(), |id| places::at_ms(id));
+        let at_ms = message_ids.last().map_or_else(|| self.host.now_ms(), |id| channels::at_ms(id));
         SendOutcome::Delivered { receipt: Receipt::new(message_ids, at_ms) }
     }
 }

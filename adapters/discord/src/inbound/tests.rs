@@ -18,7 +18,7 @@ fn message(more: Value) -> Message {
 }
 
 fn read(more: Value) -> Option<Event> {
-    written(&message(more), places::chat("10", &channel(), None), EARS)
+    written(&message(more), channels::chat("10", &channel(), None), EARS)
 }
 
 fn me() -> Value {
@@ -89,7 +89,7 @@ fn a_message_that_calls_somebody_else_is_left_alone_unless_it_means_us_too() {
 
 #[test]
 fn an_edit_has_its_revision_and_a_link_that_was_looked_at_is_none() {
-    let chat = || places::chat("10", &channel(), None);
+    let chat = || channels::chat("10", &channel(), None);
     assert!(changed(&message(json!({})), chat(), EARS).is_none());
     let edit = changed(&message(json!({ "edited_timestamp": "2026-01-01T00:00:00+00:00" })), chat(), EARS).unwrap();
     assert_eq!(edit.kind, EventKind::Edited);
@@ -98,7 +98,7 @@ fn an_edit_has_its_revision_and_a_link_that_was_looked_at_is_none() {
 
 #[test]
 fn a_message_that_opened_a_thread_is_changed_in_that_thread() {
-    let chat = || places::chat("10", &channel(), None);
+    let chat = || channels::chat("10", &channel(), None);
     let edited = json!({ "edited_timestamp": "2026-01-01T00:00:00+00:00" });
     let edit = changed(&message(edited), chat(), EARS).unwrap();
     let thread = Place { kind: kind::PUBLIC_THREAD, ..channel() };
@@ -153,7 +153,7 @@ fn a_person_who_calls_the_bot_in_a_channel_opens_a_thread_and_nobody_else_does()
         let mut more = more;
         more["mentions"] = me();
         let message = message(more);
-        let event = written(&message, places::chat("10", place, None), EARS).unwrap();
+        let event = written(&message, channels::chat("10", place, None), EARS).unwrap();
         opens_thread(&event, &message, place)
     };
     let of_kind = |kind| Place { kind, ..channel() };
@@ -186,7 +186,7 @@ fn interaction(more: Value) -> Interaction {
 
 #[test]
 fn a_command_is_what_would_have_been_typed_from_the_same_chat_and_sender() {
-    let chat = places::chat("10", &channel(), None);
+    let chat = channels::chat("10", &channel(), None);
     let command = interaction(
         json!({ "type": 2, "data": { "name": "title", "options": [{ "name": "input", "value": "boats and sails" }] } }),
     );

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::api::{ApiError, Channel, Sent};
+use crate::channels::{self, Place, kind};
 use crate::connection::Connection;
 use crate::inbound::THREAD_NAME_CHARS_MAX;
-use crate::places::{self, Place, kind};
 use crate::sending::{ARCHIVE_MINUTES, call_error};
 use crate::threads::Known;
 
@@ -42,7 +42,7 @@ pub enum Target<'t> {
 pub fn target(text: &str) -> Option<Target<'_>> {
     let text = text.trim();
     let marked = |mark: &str| text.strip_prefix(mark).and_then(|rest| rest.strip_suffix('>'));
-    let is_id = |id: &&str| places::number(id).is_some();
+    let is_id = |id: &&str| channels::number(id).is_some();
     if let Some(person) = text.strip_prefix("user:").or(marked("<@!")).or(marked("<@")).or(text.strip_prefix('@')) {
         return Some(person).filter(is_id).map(Target::Person);
     }
@@ -63,7 +63,7 @@ impl Connection {
         };
         match found {
             Ok((id, place)) => {
-                if let Some(parent) = place.parent.as_deref().filter(|_| places::is_thread(place.kind)) {
+                if let Some(parent) = place.parent.as_deref().filter(|_| channels::is_thread(place.kind)) {
                     self.know(parent).await;
                 }
                 Ok(Some(self.described(&id, &place)))
@@ -154,7 +154,7 @@ impl Connection {
     /// Returns the thread that an interrupted request of an earlier attempt opened here under this name.
     /// <https://docs.discord.com/developers/resources/guild#list-active-guild-threads>
     async fn left_behind(&self, parent: &Channel, name: &str, asked_ms: i64) -> Result<Option<Channel>, ApiError> {
-        let Some(guild) = parent.guild_id.as_deref().filter(|guild| places::number(guild).is_some()) else {
+        let Some(guild) = parent.guild_id.as_deref().filter(|guild| channels::number(guild).is_some()) else {
             return Ok(None);
         };
         let active: Active = self.api.ask(Method::GET, &format!("guilds/{guild}/threads/active")).await?;
@@ -163,7 +163,7 @@ impl Connection {
             thread.parent_id.as_deref() == Some(&parent.id)
                 && thread.name.as_deref() == Some(name)
                 && thread.owner_id.as_deref() == me
-                && places::at_ms(&thread.id) >= asked_ms - CLOCKS_APART_MS
+                && channels::at_ms(&thread.id) >= asked_ms - CLOCKS_APART_MS
         };
         Ok(active.threads.into_iter().find(is_it))
     }
