@@ -1,4 +1,4 @@
-//! Discord's rate limits: one bucket for each route and top-level resource, and one for all requests.
+//! Discord's rate limits: one bucket for each route and is_major-level resource, and one for all requests.
 //!
 //! The functions are pure: the time is an argument. No limit is hard coded, because the platform forbids it;
 //! the values of its response headers apply until they expire.
@@ -13,117 +13,122 @@ use hermes_adapter_sdk::tokio::time::Instant;
 /// The maximum number of remembered buckets. Above it full buckets are dropped first.
 const BUCKETS_MAX: usize = 1024;
 /// The longest accepted wait. After it the request is retried, and the server can repeat a longer wait.
-pub const WAIT_MAX: Duration = Duration::from_secs(15 * 60);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// The known limits of one account.
 #[derive(Debug, Default)]
-pub struct Limits {
+pub(crate) struct RateLimits {
     /// The server's bucket of each route; routes may share one.
-    names: BTreeMap<String, String>,
+    bucket_of_route: BTreeMap<String, String>,
     buckets: BTreeMap<String, Bucket>,
     /// The time before which no request is allowed.
-    all_until: Option<Instant>,
+    blocked_until: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    left: u32,
-    full_at: Instant,
+    remaining: u32,
+    resets_at: Instant,
 }
 
 /// The limits in the headers of a response.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub(crate) struct RateLimitHeaders {
     /// The name of the bucket.
     pub bucket: Option<String>,
     /// The number of remaining requests.
-    pub left: Option<u32>,
+    pub remaining: Option<u32>,
     /// The time until the bucket is full again.
-    pub full_in: Option<Duration>,
+    pub resets_in: Option<Duration>,
 }
 
-impl Told {
+impl RateLimitHeaders {
     /// Parses the headers of a response.
-    pub fn read(headers: &HeaderMap) -> Self {
+    pub(crate) fn parse(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
         Self {
             bucket: text("x-ratelimit-bucket").map(|name| name.chars().take(64).collect()),
-            left: text("x-ratelimit-remaining").and_then(|left| left.parse().ok()),
-            full_in: text("x-ratelimit-reset-after").and_then(|seconds| seconds.parse().ok()).and_then(seconds),
+            remaining: text("x-ratelimit-remaining").and_then(|remaining| remaining.parse().ok()),
+            resets_in: text("x-ratelimit-reset-after").and_then(|seconds| seconds.parse().ok()).and_then(seconds),
         }
     }
 }
 
 /// Returns a plausible number of seconds as a duration.
-pub fn seconds(seconds: f64) -> Option<Duration> {
+pub(crate) fn seconds(seconds: f64) -> Option<Duration> {
     (seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(WAIT_MAX.as_secs_f64())))
 }
 
-impl Limits {
+impl RateLimits {
     /// Takes one request from the bucket of `route`.
     ///
     /// # Errors
     ///
     /// The wait, if the bucket is empty.
-    pub fn take(&mut self, route: &str, now: Instant) -> Result<(), Duration> {
-        if let Some(until) = self.all_until.filter(|until| *until > now) {
+    pub(crate) fn take(&mut self, route: &str, now: Instant) -> Result<(), Duration> {
+        if let Some(until) = self.blocked_until.filter(|until| *until > now) {
             return Err(until - now);
         }
-        let Some(bucket) = self.names.get(route).and_then(|name| self.buckets.get_mut(&named(name, route))) else {
+        let Some(bucket) =
+            self.bucket_of_route.get(route).and_then(|name| self.buckets.get_mut(&bucket_key(name, route)))
+        else {
             return Ok(());
         };
-        if bucket.full_at <= now {
+        if bucket.resets_at <= now {
             return Ok(());
         }
-        match bucket.left.checked_sub(1) {
-            Some(left) => bucket.left = left,
-            None => return Err(bucket.full_at - now),
+        match bucket.remaining.checked_sub(1) {
+            Some(remaining) => bucket.remaining = remaining,
+            None => return Err(bucket.resets_at - now),
         }
         Ok(())
     }
 
     /// Stores the limits in a response of `route`.
-    pub fn note(&mut self, route: &str, told: &Told, now: Instant) {
-        let (Some(name), Some(left), Some(full_in)) = (&told.bucket, told.left, told.full_in) else { return };
-        if self.buckets.len() >= BUCKETS_MAX || self.names.len() >= BUCKETS_MAX {
-            self.buckets.retain(|_, bucket| bucket.full_at > now);
-            self.names.clear();
+    pub(crate) fn update(&mut self, route: &str, reported: &RateLimitHeaders, now: Instant) {
+        let (Some(name), Some(remaining), Some(resets_in)) = (&reported.bucket, reported.remaining, reported.resets_in)
+        else {
+            return;
+        };
+        if self.buckets.len() >= BUCKETS_MAX || self.bucket_of_route.len() >= BUCKETS_MAX {
+            self.buckets.retain(|_, bucket| bucket.resets_at > now);
+            self.bucket_of_route.clear();
         }
         if self.buckets.len() < BUCKETS_MAX {
-            self.names.insert(route.to_owned(), name.clone());
-            self.buckets.insert(named(name, route), Bucket { left, full_at: now + full_in });
+            self.bucket_of_route.insert(route.to_owned(), name.clone());
+            self.buckets.insert(bucket_key(name, route), Bucket { remaining, resets_at: now + resets_in });
         }
     }
 
     /// Records that the bucket of `route` is empty for `wait`, because the server rejected a request.
-    pub fn emptied(&mut self, route: &str, wait: Duration, now: Instant) {
-        let name = self.names.get(route).cloned().unwrap_or_else(|| route.to_owned());
-        self.note(route, &Told { bucket: Some(name), left: Some(0), full_in: Some(wait) }, now);
+    pub(crate) fn block(&mut self, route: &str, wait: Duration, now: Instant) {
+        let name = self.bucket_of_route.get(route).cloned().unwrap_or_else(|| route.to_owned());
+        self.update(route, &RateLimitHeaders { bucket: Some(name), remaining: Some(0), resets_in: Some(wait) }, now);
     }
 
     /// Records that no request is allowed for `wait`.
-    pub fn all_emptied(&mut self, wait: Duration, now: Instant) {
-        self.all_until = Some(now + wait);
+    pub(crate) fn block_all(&mut self, wait: Duration, now: Instant) {
+        self.blocked_until = Some(now + wait);
     }
 }
 
 /// Returns the name of a bucket for one top-level resource, because each resource counts separately.
-fn named(bucket: &str, route: &str) -> String {
+fn bucket_key(bucket: &str, route: &str) -> String {
     let major = route.split_once(' ').map_or(route, |(_, path)| path);
     let major: Vec<&str> = major.split('/').take(2).collect();
     format!("{bucket} {}", major.join("/"))
 }
 
 /// Returns the route of a path for its limits: ids are kept only if they identify a top-level resource.
-pub fn route(method: &str, path: &str) -> String {
+pub(crate) fn route(method: &str, path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for (n, part) in path.split('/').enumerate() {
-        let top = n == 1 && matches!(parts.first(), Some(&("channels" | "guilds" | "webhooks")));
-        let token = n == 2 && parts.first() == Some(&"webhooks");
-        let emoji = parts.last() == Some(&"reactions");
+        let is_major = n == 1 && matches!(parts.first(), Some(&("channels" | "guilds" | "webhooks")));
+        let is_token = n == 2 && parts.first() == Some(&"webhooks");
+        let is_emoji = parts.last() == Some(&"reactions");
         let is_id = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         // The path of an interaction's answers contains its token, which is never stored and has a bucket of its own.
-        parts.push(if (is_id && !top) || token || emoji { ":" } else { part });
+        parts.push(if (is_id && !is_major) || is_token || is_emoji { ":" } else { part });
     }
     format!("{method} {}", parts.join("/"))
 }
@@ -132,8 +137,12 @@ pub fn route(method: &str, path: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told(bucket: &str, left: u32, ms: u64) -> Told {
-        Told { bucket: Some(bucket.into()), left: Some(left), full_in: Some(Duration::from_millis(ms)) }
+    fn told(bucket: &str, remaining: u32, ms: u64) -> RateLimitHeaders {
+        RateLimitHeaders {
+            bucket: Some(bucket.into()),
+            remaining: Some(remaining),
+            resets_in: Some(Duration::from_millis(ms)),
+        }
     }
 
     #[test]
@@ -150,10 +159,10 @@ mod tests {
 
     #[test]
     fn an_empty_bucket_is_waited_for_and_another_channel_has_its_own() {
-        let (mut limits, now) = (Limits::default(), Instant::now());
+        let (mut limits, now) = (RateLimits::default(), Instant::now());
         let (here, there) = ("POST channels/1/messages", "POST channels/2/messages");
-        limits.note(here, &told("B", 1, 900), now);
-        limits.note(there, &told("B", 5, 900), now);
+        limits.update(here, &told("B", 1, 900), now);
+        limits.update(there, &told("B", 5, 900), now);
         assert_eq!(limits.take(here, now), Ok(()));
         assert_eq!(limits.take(here, now), Err(Duration::from_millis(900)));
         assert_eq!(limits.take(there, now), Ok(()));
@@ -162,31 +171,35 @@ mod tests {
 
     #[test]
     fn routes_that_share_a_bucket_wait_together() {
-        let (mut limits, now) = (Limits::default(), Instant::now());
+        let (mut limits, now) = (RateLimits::default(), Instant::now());
         let (one, other) = ("PATCH channels/1/messages/:", "DELETE channels/1/messages/:");
-        limits.note(one, &told("B", 3, 1000), now);
-        limits.note(other, &told("B", 0, 1000), now);
+        limits.update(one, &told("B", 3, 1000), now);
+        limits.update(other, &told("B", 0, 1000), now);
         assert!(limits.take(one, now).is_err());
     }
 
     #[test]
     fn a_refusal_empties_a_bucket_whose_name_nobody_knows_and_the_global_one_holds_all() {
-        let (mut limits, now) = (Limits::default(), Instant::now());
-        limits.emptied("POST channels/1/typing", Duration::from_secs(2), now);
+        let (mut limits, now) = (RateLimits::default(), Instant::now());
+        limits.block("POST channels/1/typing", Duration::from_secs(2), now);
         assert_eq!(limits.take("POST channels/1/typing", now), Err(Duration::from_secs(2)));
         assert_eq!(limits.take("POST channels/2/typing", now), Ok(()));
-        limits.all_emptied(Duration::from_secs(5), now);
+        limits.block_all(Duration::from_secs(5), now);
         assert_eq!(limits.take("POST channels/2/typing", now), Err(Duration::from_secs(5)));
         assert_eq!(limits.take("POST channels/2/typing", now + Duration::from_secs(5)), Ok(()));
     }
 
     #[test]
     fn what_is_remembered_has_a_bound() {
-        let (mut limits, now) = (Limits::default(), Instant::now());
+        let (mut limits, now) = (RateLimits::default(), Instant::now());
         for n in 0..3 * BUCKETS_MAX {
-            limits.note(&format!("POST channels/{n}/messages"), &told("B", 1, 1), now + Duration::from_secs(n as u64));
+            limits.update(
+                &format!("POST channels/{n}/messages"),
+                &told("B", 1, 1),
+                now + Duration::from_secs(n as u64),
+            );
         }
-        assert!(limits.buckets.len() <= BUCKETS_MAX && limits.names.len() <= BUCKETS_MAX);
+        assert!(limits.buckets.len() <= BUCKETS_MAX && limits.bucket_of_route.len() <= BUCKETS_MAX);
     }
 
     #[test]
