@@ -9,7 +9,7 @@ use super::wire::json;
 use crate::Message;
 use crate::tools::output::bounded;
 use crate::tools::ports::result_of;
-use crate::tools::{RESULT_BYTES_MAX, Ready, StartedCall, ToolCall, ToolResult, ToolSide, Toolbox};
+use crate::tools::{PreparedCall, RESULT_BYTES_MAX, StartedCall, ToolCall, ToolResult, ToolSide, Toolbox};
 
 /// Interval of the signal that tools are still running.
 const STILL_WORKING: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ pub(super) struct ToolRound<'a> {
 impl ToolRound<'_> {
     /// Runs the calls, in parallel if all of them allow it, otherwise in order. Returns their results in order.
     pub(super) async fn execute(&self, calls: &[ToolCall]) -> Vec<Message> {
-        let ready: Vec<Result<Ready, String>> = calls.iter().map(|call| self.tools.ready(call)).collect();
+        let ready: Vec<Result<PreparedCall, String>> = calls.iter().map(|call| self.tools.ready(call)).collect();
         let in_parallel = calls.len() > 1 && ready.iter().all(|ready| ready.as_ref().is_ok_and(|ready| ready.parallel));
         let numbered: Vec<(u32, &ToolCall)> = (self.first..).zip(calls).collect();
         if in_parallel {
@@ -66,7 +66,7 @@ impl ToolRound<'_> {
         self.tools.ports().ledger.started(self.turn(), calls.iter().map(started).collect()).await
     }
 
-    async fn run(&self, n: u32, call: &ToolCall, ready: &Result<Ready, String>) -> Message {
+    async fn run(&self, n: u32, call: &ToolCall, ready: &Result<PreparedCall, String>) -> Message {
         let result = match ready {
             Err(why) if self.cut && json::object(&call.arguments).is_err() => ToolResult::failed(format!(
                 "{why}; your answer reached its length limit before the call was complete; repeat the call with shorter arguments"
@@ -85,7 +85,7 @@ impl ToolRound<'_> {
         result_of(call, text)
     }
 
-    async fn called(&self, name: &str, ready: &Ready) -> ToolResult {
+    async fn called(&self, name: &str, ready: &PreparedCall) -> ToolResult {
         let called = ready.tool.call(self.context, ready.arguments.clone(), self.side);
         tokio::pin!(called);
         loop {

@@ -16,7 +16,7 @@ use super::completion::CompletionContext;
 use super::error::EndpointError;
 use super::tool_round::ToolRound;
 use super::wire::answer::{Answer, FinishReason};
-use crate::tools::delegate::{Delegate, Delegated, HELPER, ITERATIONS_MAX};
+use crate::tools::delegate::{Delegate, DelegatedTask, HELPER, ITERATIONS_MAX};
 use crate::tools::{ToolCall, ToolSide, Toolbox};
 use crate::{EventSink, Message, TurnOutcome, TurnRequest};
 
@@ -247,7 +247,7 @@ fn completion_error(answer: &Answer, calls: bool, offered: bool, closing: bool) 
 impl Delegate for Model {
     fn answer(
         self: Arc<Self>,
-        task: Delegated,
+        task: DelegatedTask,
         side: ToolSide,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<String, String>> {
