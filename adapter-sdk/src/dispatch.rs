@@ -10,67 +10,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_adapter_abi::{Status, status};
+use hermes_adapter_abi::status;
 use hermes_protocol::{
     CallError, Chat, CommandsCall, DraftCall, EditCall, FetchCall, HandoffThreadCall, LookupCall, Outgoing, ReactCall,
     RenameThreadCall, RenderCall, SentMessage, TurnEventCall, TypingCall, method,
 };
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::adapter::{
     Adapter, ChatInfo, CommandsMenu, Delete, Draft, Edit, Fetch, HandoffThread, NativeStream, React, Reconcile,
     RenameThread, Render, ResolveTarget, Typing,
 };
-
-/// The result of a call: a status and its payload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reply {
-    pub status: Status,
-    pub payload: Vec<u8>,
-}
-
-impl Reply {
-    pub(crate) fn new(status: Status, payload: Vec<u8>) -> Self {
-        Self { status, payload }
-    }
-
-    /// Creates a reply with a status and a JSON `CallError`.
-    pub(crate) fn error(status: Status, code: &str, message: impl Into<String>) -> Self {
-        Self::new(status, json(&CallError::new(code, message)))
-    }
-
-    fn ok<T: Serialize>(value: &T) -> Self {
-        match serde_json::to_vec(value) {
-            Ok(payload) => Self::new(status::OK, payload),
-            Err(error) => {
-                Self::error(status::ERR, "invalid", format!("the answer cannot be serialized as JSON: {error}"))
-            }
-        }
-    }
-
-    /// Creates the reply `{}`, or the error with status ERR.
-    fn empty<E: Serialize>(result: Result<(), E>) -> Self {
-        match result {
-            Ok(()) => Self::new(status::OK, b"{}".to_vec()),
-            Err(error) => Self::new(status::ERR, json(&error)),
-        }
-    }
-
-    pub(crate) fn of<T: Serialize>(result: Result<T, CallError>) -> Self {
-        match result {
-            Ok(value) => Self::ok(&value),
-            Err(error) => Self::new(status::ERR, json(&error)),
-        }
-    }
-}
-
-fn json<T: Serialize>(value: &T) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_else(|_| b"{}".to_vec())
-}
+use crate::answer::Reply;
+use crate::manifest::{self, Names, TURN_EVENT};
 
 /// A running call of the author's code.
-pub(crate) type Answering = Pin<Box<dyn Future<Output = Reply> + Send>>;
+pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// An adapter type, as `export_adapter!` describes it.
 pub trait Exported: Adapter {
@@ -81,32 +36,15 @@ pub trait Exported: Adapter {
     fn manifest() -> &'static [u8];
 }
 
-/// A chain of capability names.
-#[derive(Debug)]
-pub struct Names {
-    pub(crate) head: &'static [&'static str],
-    pub(crate) tail: Option<&'static Names>,
+/// Returns the length of the manifest of `A`, in bytes.
+pub const fn manifest_len<A: Exported>() -> usize {
+    manifest::len(&A::MANIFEST, <A::Parts as Parts<A>>::NAMES)
 }
 
-impl Names {
-    pub(crate) const fn lists(&self, name: &str) -> bool {
-        let mut list = Some(self);
-        while let Some(names) = list {
-            let mut at = 0;
-            while at < names.head.len() {
-                if crate::manifest::same(names.head[at], name) {
-                    return true;
-                }
-                at += 1;
-            }
-            list = names.tail;
-        }
-        false
-    }
+/// Returns the manifest of `A`.
+pub const fn manifest_bytes<A: Exported, const N: usize>() -> [u8; N] {
+    manifest::bytes(&A::MANIFEST, <A::Parts as Parts<A>>::NAMES)
 }
-
-/// The capability of `NativeStream`, which the property `stream` also declares.
-pub(crate) const TURN_EVENT: &str = "turn_event";
 
 /// A list of capabilities: `()` or `(Part, Parts)`.
 pub trait Parts<A: Adapter> {
@@ -129,7 +67,7 @@ pub trait Part<A: Adapter> {
 }
 
 /// A dispatched call; opaque outside of the SDK.
-pub struct Call(pub(crate) Answering);
+pub struct Call(pub(crate) ReplyFuture);
 
 impl<A: Adapter> Parts<A> for () {
     const NAMES: &'static Names = &Names { head: &[], tail: None };
@@ -148,7 +86,7 @@ impl<A: Adapter, P: Part<A>, Rest: Parts<A>> Parts<A> for (P, Rest) {
 }
 
 /// Starts one call.
-pub(crate) fn dispatch<A: Exported>(adapter: &Arc<A>, method: &str, payload: &[u8]) -> Answering {
+pub(crate) fn dispatch<A: Exported>(adapter: &Arc<A>, method: &str, payload: &[u8]) -> ReplyFuture {
     let adapter_ = Arc::clone(adapter);
     let known = match method {
         method::CONNECT => Some(plain(async move { Reply::empty(adapter_.connect().await) })),

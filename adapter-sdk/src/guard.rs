@@ -1,4 +1,4 @@
-//! Panic barriers: around code (`guard`) and around futures (`Guarded`).
+//! Panic barriers: around code (`guard`) and around futures (`PanicBarrier`).
 //!
 //! A panic must not leave the library: a foreign panic aborts the host. The payload is
 //! dropped inside its own barrier, because its `Drop` may panic, too.
@@ -31,12 +31,12 @@ fn message_of(payload: Box<dyn Any + Send>) -> String {
 
 /// A future whose polls and drop are inside a barrier. `on_drop_panic` receives the message
 /// of a panic while the future is dropped.
-pub(crate) struct Guarded<T, D: FnMut(String) + Unpin> {
+pub(crate) struct PanicBarrier<T, D: FnMut(String) + Unpin> {
     future: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     on_drop_panic: D,
 }
 
-impl<T, D: FnMut(String) + Unpin> Guarded<T, D> {
+impl<T, D: FnMut(String) + Unpin> PanicBarrier<T, D> {
     pub(crate) fn new(future: Pin<Box<dyn Future<Output = T> + Send>>, on_drop_panic: D) -> Self {
         Self { future: Some(future), on_drop_panic }
     }
@@ -49,7 +49,7 @@ impl<T, D: FnMut(String) + Unpin> Guarded<T, D> {
     }
 }
 
-impl<T, D: FnMut(String) + Unpin> Future for Guarded<T, D> {
+impl<T, D: FnMut(String) + Unpin> Future for PanicBarrier<T, D> {
     type Output = Result<T, String>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -70,7 +70,7 @@ impl<T, D: FnMut(String) + Unpin> Future for Guarded<T, D> {
     }
 }
 
-impl<T, D: FnMut(String) + Unpin> Drop for Guarded<T, D> {
+impl<T, D: FnMut(String) + Unpin> Drop for PanicBarrier<T, D> {
     fn drop(&mut self) {
         self.drop_future();
     }

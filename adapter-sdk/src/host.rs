@@ -14,27 +14,27 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::instance::Core;
+use crate::state::InstanceState;
 
 /// The host's functions for an adapter. Cheap to clone; all clones belong to one instance.
 #[derive(Clone)]
 pub struct Host {
-    core: Arc<Core>,
+    state: Arc<InstanceState>,
 }
 
 impl Host {
-    pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core }
+    pub(crate) fn new(state: Arc<InstanceState>) -> Self {
+        Self { state }
     }
 
     /// Returns the name of this instance.
     pub fn instance(&self) -> &str {
-        self.core.instance()
+        self.state.instance()
     }
 
     /// Returns facts about the host.
     pub fn info(&self) -> &HostInfo {
-        self.core.info()
+        self.state.info()
     }
 
     /// Hands an event to the host. Returns after the host has committed the event. Only
@@ -59,7 +59,7 @@ impl Host {
     ///
     /// `None` if the host is older than 1.1. Since 1.1.
     pub fn data_dir(&self) -> Option<&Path> {
-        self.core.data_dir()
+        self.state.data_dir()
     }
 
     /// Returns the store of incoming files.
@@ -121,10 +121,11 @@ impl Host {
             CallError::new("invalid", format!("the payload of `{method}` cannot be serialized as JSON: {error}"))
         })?;
         let (answered, answer) = oneshot::channel();
-        self.core.side().call(method, &payload, move |status, payload| {
+        let on_answer = move |status, payload| {
             // The caller may have stopped waiting for the answer.
             let _ = answered.send((status, payload));
-        });
+        };
+        self.state.host().call(method, &payload, Box::new(on_answer));
         match answer.await {
             Ok((status::OK, payload)) => serde_json::from_slice(&payload).map_err(|error| {
                 CallError::new("invalid", format!("the answer of the host to `{method}` cannot be parsed: {error}"))
@@ -136,18 +137,18 @@ impl Host {
 
     /// Waits until the instance is shut down.
     pub async fn cancelled(&self) {
-        self.core.stopping().cancelled().await;
+        self.state.stopping().cancelled().await;
     }
 
     /// Returns whether the instance is being shut down.
     pub fn is_cancelled(&self) -> bool {
-        self.core.stopping().is_cancelled()
+        self.state.stopping().is_cancelled()
     }
 
     /// Runs `work` on the instance's runtime until it ends or the instance ends. A panic in
     /// it poisons the instance, like a panic in a call.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.core.spawn(Box::pin(work));
+        self.state.spawn(Box::pin(work));
     }
 
     /// Returns the current time in milliseconds since the Unix epoch, for events without a time from the platform.
@@ -160,7 +161,7 @@ impl Host {
     /// Calls a method without waiting for an answer. Never blocks.
     fn tell(&self, method: &str, payload: &impl Serialize) {
         if let Ok(payload) = serde_json::to_vec(payload) {
-            self.core.side().call(method, &payload, |_, _| {});
+            self.state.host().call(method, &payload, Box::new(|_, _| {}));
         }
     }
 }

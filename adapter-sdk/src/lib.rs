@@ -23,10 +23,12 @@
 extern crate self as hermes_adapter_sdk;
 
 mod adapter;
+mod answer;
 mod config;
 mod dispatch;
 mod guard;
 mod host;
+mod host_port;
 mod instance;
 #[cfg(feature = "log")]
 mod log_crate;
@@ -35,6 +37,7 @@ mod macros;
 mod manifest;
 mod not_attached;
 pub mod prelude;
+mod state;
 
 #[expect(unsafe_code, reason = "the only module of the SDK that uses the ABI")]
 mod export;
@@ -59,8 +62,8 @@ pub use {serde, serde_json, tokio, tracing};
 /// The items used by the macros' expansions. Not part of the stability promise of 1.x.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::dispatch::{Exported, parts};
+    pub use crate::dispatch::{Exported, manifest_bytes, manifest_len, parts};
     pub use crate::export::{LibHeader, lib_header};
-    pub use crate::manifest::{Value, manifest, manifest_bytes, manifest_len, or_empty};
+    pub use crate::manifest::{Value, manifest, or_empty};
     pub use {schemars, serde};
 }

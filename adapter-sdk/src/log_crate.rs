@@ -29,16 +29,16 @@ struct ByThread;
 
 impl Log for ByThread {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        logs::current().is_some_and(|core| metadata.level() as u8 <= core.side().max_level())
+        logs::current().is_some_and(|host| metadata.level() as u8 <= host.max_level())
     }
 
     fn log(&self, record: &Record<'_>) {
-        let Some(core) = logs::current() else { return };
+        let Some(host) = logs::current() else { return };
         // Both count from 1 for an error to 5 for a trace.
         let level = record.level() as u8;
-        if level <= (LevelFilter::Debug as u8).min(core.side().max_level()) {
+        if level <= (LevelFilter::Debug as u8).min(host.max_level()) {
             let fields = json!({ "message": logs::cut(record.args().to_string()) });
-            core.side().log(level, record.target(), &fields.to_string());
+            host.log(level, record.target(), &fields.to_string());
         }
     }
 

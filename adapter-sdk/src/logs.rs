@@ -20,7 +20,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{DefaultGuard, Interest};
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
-use crate::instance::Core;
+use crate::host_port::HostPort;
 
 /// The maximum length of one field's text, in bytes.
 const FIELD_BYTES_MAX: usize = 8 * 1024;
@@ -28,8 +28,8 @@ const FIELD_BYTES_MAX: usize = 8 * 1024;
 const SPANS_MAX: usize = 16;
 
 thread_local! {
-    /// The instance of this thread.
-    static CURRENT: RefCell<Option<Arc<Core>>> = const { RefCell::new(None) };
+    /// The host of this thread's instance.
+    static CURRENT: RefCell<Option<Arc<dyn HostPort>>> = const { RefCell::new(None) };
     /// The subscriber of a pool thread, for the lifetime of the thread.
     static KEPT: RefCell<Option<Route>> = const { RefCell::new(None) };
     /// The entered spans of this thread.
@@ -48,16 +48,16 @@ impl Drop for Route {
     }
 }
 
-/// Routes this thread's records to `core`'s log.
-pub(crate) fn route(core: &Arc<Core>) -> Route {
-    CURRENT.with(|current| *current.borrow_mut() = Some(Arc::clone(core)));
-    let bridge = Bridge { core: Arc::clone(core), spans: Mutex::default() };
+/// Routes this thread's records to the log of `host`.
+pub(crate) fn route(host: &Arc<dyn HostPort>) -> Route {
+    CURRENT.with(|current| *current.borrow_mut() = Some(Arc::clone(host)));
+    let bridge = Bridge { host: Arc::clone(host), spans: Mutex::default() };
     Route { _subscriber: tracing::dispatcher::set_default(&Dispatch::new(bridge)) }
 }
 
 /// Does the same until [`end_route`].
-pub(crate) fn route_for_ever(core: &Arc<Core>) {
-    KEPT.with(|kept| *kept.borrow_mut() = Some(route(core)));
+pub(crate) fn route_for_ever(host: &Arc<dyn HostPort>) {
+    KEPT.with(|kept| *kept.borrow_mut() = Some(route(host)));
 }
 
 /// Ends [`route_for_ever`].
@@ -71,17 +71,14 @@ pub(crate) fn forward_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let previous = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            let core = CURRENT.try_with(|current| current.try_borrow().ok().and_then(|core| core.clone()));
-            match core {
-                Ok(Some(core)) => log_panic(&core, info),
-                _ => previous(info),
-            }
+        panic::set_hook(Box::new(move |info| match current() {
+            Some(host) => log_panic(&*host, info),
+            None => previous(info),
         }));
     });
 }
 
-fn log_panic(core: &Core, info: &PanicHookInfo<'_>) {
+fn log_panic(host: &dyn HostPort, info: &PanicHookInfo<'_>) {
     let message = info
         .payload()
         .downcast_ref::<&str>()
@@ -90,13 +87,12 @@ fn log_panic(core: &Core, info: &PanicHookInfo<'_>) {
         .unwrap_or("a panic without a message");
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let fields = json!({ "message": cut(message.to_owned()), "place": place });
-    core.side().log(1, "panic", &fields.to_string());
+    host.log(1, "panic", &fields.to_string());
 }
 
-/// Returns the instance of this thread.
-#[cfg(feature = "log")]
-pub(crate) fn current() -> Option<Arc<Core>> {
-    CURRENT.try_with(|current| current.try_borrow().ok().and_then(|core| core.clone())).ok().flatten()
+/// Returns the host of this thread's instance.
+pub(crate) fn current() -> Option<Arc<dyn HostPort>> {
+    CURRENT.try_with(|current| current.try_borrow().ok().and_then(|host| host.clone())).ok().flatten()
 }
 
 /// Returns the host's number of a level: 1 is an error, 5 a trace.
@@ -121,7 +117,7 @@ pub(crate) fn cut(mut text: String) -> String {
 
 /// The subscriber of one instance on one thread.
 struct Bridge {
-    core: Arc<Core>,
+    host: Arc<dyn HostPort>,
     spans: Mutex<BTreeMap<u64, OpenSpan>>,
 }
 
@@ -153,7 +149,7 @@ impl Subscriber for Bridge {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        number(metadata.level()) <= self.core.side().max_level()
+        number(metadata.level()) <= self.host.max_level()
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
@@ -187,7 +183,7 @@ impl Subscriber for Bridge {
             fields.0.insert("span".to_owned(), Value::String(cut(path)));
         }
         let metadata = event.metadata();
-        self.core.side().log(number(metadata.level()), metadata.target(), &Value::Object(fields.0).to_string());
+        self.host.log(number(metadata.level()), metadata.target(), &Value::Object(fields.0).to_string());
     }
 
     fn enter(&self, span: &Id) {

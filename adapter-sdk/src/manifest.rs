@@ -4,8 +4,6 @@
 //! The bytes must exist before the library runs, because the host reads them from the file;
 //! so this module is a small JSON writer in `const fn`.
 
-use crate::dispatch::{Exported, Names, Parts};
-
 /// The properties of a plugin and its platform. Created by [`manifest!`](crate::manifest).
 #[derive(Clone, Copy, Debug)]
 pub struct Manifest {
@@ -78,14 +76,41 @@ pub const fn or_empty(text: Option<&'static str>) -> &'static str {
     }
 }
 
-/// Returns the length of the manifest of `A`, in bytes.
-pub const fn manifest_len<A: Exported>() -> usize {
-    write::<0>(&A::MANIFEST, <A::Parts as Parts<A>>::NAMES).at
+/// A chain of capability names.
+#[derive(Debug)]
+pub struct Names {
+    pub(crate) head: &'static [&'static str],
+    pub(crate) tail: Option<&'static Names>,
 }
 
-/// Returns the manifest of `A`.
-pub const fn manifest_bytes<A: Exported, const N: usize>() -> [u8; N] {
-    let writer = write::<N>(&A::MANIFEST, <A::Parts as Parts<A>>::NAMES);
+impl Names {
+    pub(crate) const fn lists(&self, name: &str) -> bool {
+        let mut list = Some(self);
+        while let Some(names) = list {
+            let mut at = 0;
+            while at < names.head.len() {
+                if same(names.head[at], name) {
+                    return true;
+                }
+                at += 1;
+            }
+            list = names.tail;
+        }
+        false
+    }
+}
+
+/// The capability of `NativeStream`, which the property `stream` also declares.
+pub(crate) const TURN_EVENT: &str = "turn_event";
+
+/// Returns the length of a manifest with these capability names, in bytes.
+pub(crate) const fn len(manifest: &Manifest, names: &Names) -> usize {
+    write::<0>(manifest, names).at
+}
+
+/// Returns a manifest with these capability names.
+pub(crate) const fn bytes<const N: usize>(manifest: &Manifest, names: &Names) -> [u8; N] {
+    let writer = write::<N>(manifest, names);
     assert!(writer.at == N, "the length of the manifest differs from the measured length");
     writer.bytes
 }
@@ -112,7 +137,7 @@ const fn write<const N: usize>(manifest: &Manifest, names: &Names) -> Writer<N> 
         let mut at = 0;
         while at < names.head.len() {
             // The property `stream: native` declares this one.
-            if !same(names.head[at], crate::dispatch::TURN_EVENT) {
+            if !same(names.head[at], TURN_EVENT) {
                 writer.field(names.head[at], &Value::Bool(true));
             }
             at += 1;
@@ -128,7 +153,7 @@ const fn write<const N: usize>(manifest: &Manifest, names: &Names) -> Writer<N> 
 /// in the compiler: a contradiction is a compile error.
 const fn refuse_contradictions(manifest: &Manifest, names: &Names) {
     let stream = text_of(manifest.capabilities, "stream");
-    let native = names.lists(crate::dispatch::TURN_EVENT);
+    let native = names.lists(TURN_EVENT);
     assert!(!same(stream, "native") || native, "`stream: native` requires `NativeStream` in export_adapter!");
     assert!(
         !native || same(stream, "native"),
@@ -155,7 +180,7 @@ const fn text_of(fields: &[Field], key: &str) -> &'static str {
 }
 
 /// Compares strings; `==` is not const.
-pub(crate) const fn same(left: &str, right: &str) -> bool {
+const fn same(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     if left.len() != right.len() {
         return false;

@@ -77,13 +77,13 @@ pub(crate) async fn run<S: Subject>(case: Case, subject: &mut S) -> Verdict {
     }
 }
 
-type Seen = Result<(), String>;
+type CheckResult = Result<(), String>;
 
 fn manifest<S: Subject>(subject: &S) -> Result<Manifest, String> {
     serde_json::from_slice(&subject.manifest()).map_err(|error| format!("the manifest cannot be parsed: {error}"))
 }
 
-fn manifest_parses<S: Subject>(subject: &S) -> Seen {
+fn manifest_parses<S: Subject>(subject: &S) -> CheckResult {
     let manifest = manifest(subject)?;
     let id = &manifest.id;
     let fits = id.len() <= 32
@@ -95,7 +95,7 @@ fn manifest_parses<S: Subject>(subject: &S) -> Seen {
     if manifest.label.is_empty() { Err("an empty label".to_owned()) } else { Ok(()) }
 }
 
-fn manifest_versions<S: Subject>(subject: &S) -> Seen {
+fn manifest_versions<S: Subject>(subject: &S) -> CheckResult {
     let manifest = manifest(subject)?;
     if manifest.schema != 1 || manifest.abi != 1 {
         return Err(format!("schema {} and ABI {}", manifest.schema, manifest.abi));
@@ -130,7 +130,7 @@ fn methods(capabilities: &Capabilities) -> [(&'static str, bool); 14] {
     ]
 }
 
-async fn declared_methods_exist<S: Subject>(subject: &mut S) -> Seen {
+async fn declared_methods_exist<S: Subject>(subject: &mut S) -> CheckResult {
     let manifest = manifest(subject)?;
     for (method, declared) in methods(&manifest.capabilities) {
         // An invalid payload, so that the method does nothing.
@@ -141,7 +141,7 @@ async fn declared_methods_exist<S: Subject>(subject: &mut S) -> Seen {
     Ok(())
 }
 
-async fn silent_before_connect<S: Subject>(subject: &mut S) -> Seen {
+async fn silent_before_connect<S: Subject>(subject: &mut S) -> CheckResult {
     // Reads the calls received so far. The limit turns a flood of calls into a failure.
     for _ in 0..64 {
         match subject.next_host_call(Duration::ZERO).await {
@@ -155,11 +155,11 @@ async fn silent_before_connect<S: Subject>(subject: &mut S) -> Seen {
     Err("more than 64 calls to the host".to_owned())
 }
 
-fn expect_status(answer: &Answer, expected: i32) -> Seen {
+fn expect_status(answer: &Answer, expected: i32) -> CheckResult {
     if answer.status == Some(expected) { Ok(()) } else { Err(describe(answer)) }
 }
 
-fn expect_invalid(answer: &Answer) -> Seen {
+fn expect_invalid(answer: &Answer) -> CheckResult {
     expect_status(answer, ERR)?;
     match serde_json::from_slice::<CallError>(&answer.payload) {
         Ok(error) if error.code == "invalid" => Ok(()),

@@ -16,20 +16,20 @@ pub(crate) const CONNECTS: &str = "connects";
 #[derive(Default)]
 pub struct Watch<'w> {
     only: Vec<String>,
-    told: Option<Told<'w>>,
+    on_outcome: Option<OnOutcome<'w>>,
 }
 
-type Told<'w> = Box<dyn FnMut(&Outcome) + Send + 'w>;
+type OnOutcome<'w> = Box<dyn FnMut(&Outcome) + Send + 'w>;
 
 impl<'w> Watch<'w> {
     /// Selects the cases with these ids and the cases that they require. An empty list selects all cases.
     pub fn of(only: Vec<String>) -> Self {
-        Self { only, told: None }
+        Self { only, on_outcome: None }
     }
 
     /// Sets the receiver of outcomes.
-    pub fn telling(mut self, told: impl FnMut(&Outcome) + Send + 'w) -> Self {
-        self.told = Some(Box::new(told));
+    pub fn telling(mut self, on_outcome: impl FnMut(&Outcome) + Send + 'w) -> Self {
+        self.on_outcome = Some(Box::new(on_outcome));
         self
     }
 
@@ -41,8 +41,8 @@ impl<'w> Watch<'w> {
 
     /// Reports an outcome that did not result from running a case.
     pub fn tell(&mut self, outcome: &Outcome) {
-        if let Some(told) = &mut self.told {
-            told(outcome);
+        if let Some(on_outcome) = &mut self.on_outcome {
+            on_outcome(outcome);
         }
     }
 }

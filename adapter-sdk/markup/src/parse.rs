@@ -83,7 +83,7 @@ struct Container {
     /// True if it contains a block already.
     begun: bool,
     /// The kind of list that ended last in it. The next list of the same kind needs the other marker.
-    after_list: Option<Listed>,
+    after_list: Option<ListKind>,
     /// The indent of its lines, in characters.
     indent: usize,
     /// True if its end writes a `Close`.
@@ -96,7 +96,7 @@ struct Container {
 }
 
 /// The properties of a list from which the following list must differ.
-struct Listed {
+struct ListKind {
     /// True if the list used the other marker.
     other: bool,
     /// True if its last item was numbered. A number that is too large is shown as a bullet.
@@ -104,7 +104,7 @@ struct Listed {
 }
 
 /// The action at the end of a span.
-enum AtEnd {
+enum SpanEnd {
     Close,
     Nothing,
     Link { at: usize, skip: usize, framed: bool, url: String },
@@ -127,7 +127,7 @@ struct Builder {
     items: usize,
     /// The total indent of the open containers, in characters.
     indent: usize,
-    spans: Vec<AtEnd>,
+    spans: Vec<SpanEnd>,
     /// The indexes in `nodes` at which the open spans begin.
     open: Vec<usize>,
     /// For each `Close` at the end of `nodes`: the length of `nodes` after it, and the index at which its span begins.
@@ -236,7 +236,7 @@ impl Builder {
             Tag::Link { dest_url, .. } => self.open_link(dest_url, false),
             Tag::Image { dest_url, .. } => self.open_link(dest_url, true),
             // These extensions are not enabled; their text is kept.
-            _ => self.spans.push(AtEnd::Nothing),
+            _ => self.spans.push(SpanEnd::Nothing),
         }
     }
 
@@ -258,7 +258,7 @@ impl Builder {
             TagEnd::List(_) => {
                 let list = self.pop_container();
                 let numbered = list.next_number.is_some_and(|next| next <= MARKER_NUMBER_MAX);
-                self.container().after_list = Some(Listed { other: list.other, numbered });
+                self.container().after_list = Some(ListKind { other: list.other, numbered });
                 self.inline = false;
             }
             TagEnd::Table => {
@@ -350,7 +350,7 @@ impl Builder {
         if framed && !self.go_on_with(&frame) {
             self.push_open(frame);
         }
-        self.spans.push(if framed { AtEnd::Close } else { AtEnd::Nothing });
+        self.spans.push(if framed { SpanEnd::Close } else { SpanEnd::Nothing });
     }
 
     /// Returns whether a span may open: it is not open already, and the limit of open spans is not reached.
@@ -406,16 +406,16 @@ impl Builder {
             // The link's text will be appended to this node.
             skip = before.len();
         }
-        self.spans.push(AtEnd::Link { at: if skip > 0 { at - 1 } else { at }, skip, framed, url });
+        self.spans.push(SpanEnd::Link { at: if skip > 0 { at - 1 } else { at }, skip, framed, url });
     }
 
     fn end_span(&mut self) {
         let depth = self.spans.len().saturating_sub(1);
         self.leave_html(depth + 1);
         match self.spans.pop() {
-            Some(AtEnd::Close) => self.push_close(),
-            Some(AtEnd::Link { at, skip, framed, url }) => self.end_link(at, skip, framed, &url),
-            Some(AtEnd::Nothing) | None => {}
+            Some(SpanEnd::Close) => self.push_close(),
+            Some(SpanEnd::Link { at, skip, framed, url }) => self.end_link(at, skip, framed, &url),
+            Some(SpanEnd::Nothing) | None => {}
         }
     }
 

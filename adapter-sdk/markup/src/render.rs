@@ -139,7 +139,7 @@ impl Level<'_> {
 
 /// The last closing mark. The character directly after it can keep the platform from reading it.
 #[derive(Clone, Copy)]
-struct Closed {
+struct ClosingMark {
     /// The byte offset of its end.
     at: usize,
     mark: char,
@@ -149,7 +149,7 @@ struct Closed {
 
 /// An opening mark after a character that is written literally.
 #[derive(Clone, Copy)]
-struct Opened {
+struct OpeningMark {
     /// The byte offset of its start.
     start: usize,
     /// The byte offset of its end.
@@ -171,9 +171,9 @@ pub(crate) struct Writer<'t, 'r> {
     closers_len: usize,
     pending: String,
     previous: Option<char>,
-    closed: Option<Closed>,
+    closed: Option<ClosingMark>,
     /// The last opening marks. Between two of them is exactly one character.
-    opened: Vec<Opened>,
+    opened: Vec<OpeningMark>,
     line: LinePosition,
     /// True if the part ends with a block that a suffix must not touch.
     after_block: bool,
@@ -405,7 +405,7 @@ impl<'t, 'r> Writer<'t, 'r> {
             Some(apart) => self.write_anew(at, outside, apart),
             None => {
                 let start = self.out.len();
-                self.opened.push(Opened { start, end: start + opener.len(), mark });
+                self.opened.push(OpeningMark { start, end: start + opener.len(), mark });
             }
         }
     }
@@ -480,8 +480,11 @@ impl<'t, 'r> Writer<'t, 'r> {
                 }
                 _ => self.push_lines(&closer, upto),
             }
-            self.closed =
-                inside.zip(closer.chars().next()).map(|(inside, mark)| Closed { at: self.out.len(), mark, inside });
+            self.closed = inside.zip(closer.chars().next()).map(|(inside, mark)| ClosingMark {
+                at: self.out.len(),
+                mark,
+                inside,
+            });
             self.line = LinePosition::Middle;
             self.after_block |= is_block;
         }

@@ -35,7 +35,7 @@ pub(crate) fn lower(tree: &Tree, renderer: &dyn Renderer, room: Room) -> Vec<Nod
 }
 
 /// The effect of closing a frame: the room that it returns, and the text that follows.
-struct Open {
+struct OpenFrame {
     cost: usize,
     closes: bool,
     after: Option<String>,
@@ -45,7 +45,7 @@ struct Lowering<'r> {
     renderer: &'r dyn Renderer,
     room: Room,
     nodes: Vec<Node>,
-    open: Vec<Open>,
+    open: Vec<OpenFrame>,
     cost: usize,
 }
 
@@ -104,13 +104,13 @@ impl Lowering<'_> {
         if fits && self.has_room(cost) {
             self.push(Node::Open(frame.clone()), cost);
         } else {
-            self.open.push(Open { cost: 0, closes: false, after: url.map(|url| format!(" ({url})")) });
+            self.open.push(OpenFrame { cost: 0, closes: false, after: url.map(|url| format!(" ({url})")) });
         }
     }
 
     fn push(&mut self, node: Node, cost: usize) {
         self.nodes.push(node);
-        self.open.push(Open { cost, closes: true, after: None });
+        self.open.push(OpenFrame { cost, closes: true, after: None });
         self.cost += cost;
     }
 

@@ -8,6 +8,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use crate::address::is_loopback_host;
+pub use crate::error::ClientError;
 use crate::proxy::{self, ProxySettings, Rules};
 use crate::tls::{install_provider, trusting};
 
@@ -53,36 +54,6 @@ impl ClientOptions {
     pub fn for_base_url(base_url: &Url) -> Self {
         Self { plain_http: base_url.scheme() == "http", ..Self::default() }
     }
-}
-
-/// The reason why a client could not be built. The operator fixes it in the adapter's section.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ClientError {
-    /// The file cannot be read.
-    #[error("ca_file {path} cannot be read")]
-    CaFile {
-        /// The path of the file.
-        path: String,
-        /// The cause.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The file contains no certificate.
-    #[error("ca_file {path} contains no valid certificate; it must be a PEM file")]
-    CaContent {
-        /// The path of the file.
-        path: String,
-    },
-    /// The client library rejected the settings.
-    #[error("the HTTP client cannot be created ({0})")]
-    Build(String),
-    /// The address is invalid.
-    #[error("{0}")]
-    Url(String),
-    /// The proxy is invalid. The message does not contain its value.
-    #[error("{0}")]
-    Proxy(String),
 }
 
 /// Builds a client. The environment is ignored: the proxies are those of the options.
@@ -158,7 +129,7 @@ fn builder(options: &ClientOptions, rules: &Rules) -> ClientBuilder {
     if !rules.is_direct() {
         let rules = rules.clone();
         let through = move |url: &Url| rules.proxy_for(url).inspect(|proxy| proxy::note(proxy)).cloned();
-        builder = builder.proxy(reqwest::Proxy::custom(through)).connector_layer(proxy::NameProxy);
+        builder = builder.proxy(reqwest::Proxy::custom(through)).connector_layer(proxy::ProxyNameLayer);
     }
     if let Some(timeout) = options.total_timeout {
         builder = builder.timeout(timeout);

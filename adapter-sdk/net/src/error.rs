@@ -1,6 +1,7 @@
-//! Network errors, with the distinction whether a failed request was sent.
+//! The errors of clients and connections, with the distinction whether a failed request was sent.
 
-use crate::proxy::ProxyFailed;
+use std::error::Error;
+use std::io::ErrorKind;
 
 /// An error below HTTP. A response with an error status is not an error here.
 ///
@@ -73,6 +74,36 @@ impl From<reqwest::Error> for NetError {
     }
 }
 
+/// The reason why a client could not be built. The operator fixes it in the adapter's section.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The file cannot be read.
+    #[error("ca_file {path} cannot be read")]
+    CaFile {
+        /// The path of the file.
+        path: String,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file contains no certificate.
+    #[error("ca_file {path} contains no valid certificate; it must be a PEM file")]
+    CaContent {
+        /// The path of the file.
+        path: String,
+    },
+    /// The client library rejected the settings.
+    #[error("the HTTP client cannot be created ({0})")]
+    Build(String),
+    /// The address is invalid.
+    #[error("{0}")]
+    Url(String),
+    /// The proxy is invalid. The message does not contain its value.
+    #[error("{0}")]
+    Proxy(String),
+}
+
 /// Appends the next step to an error about an untrusted certificate.
 fn explained(detail: String) -> String {
     const STEPS: [(&str, &str); 4] = [
@@ -89,9 +120,9 @@ fn explained(detail: String) -> String {
 
 /// Returns the error of the proxy, if one failed.
 fn proxy_failed(error: &reqwest::Error) -> Option<String> {
-    let mut next = std::error::Error::source(error);
+    let mut next = Error::source(error);
     while let Some(cause) = next {
-        if let Some(failed) = cause.downcast_ref::<ProxyFailed>() {
+        if let Some(failed) = cause.downcast_ref::<ProxyError>() {
             return Some(failed.to_string());
         }
         next = cause.source();
@@ -99,8 +130,66 @@ fn proxy_failed(error: &reqwest::Error) -> Option<String> {
     None
 }
 
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
+
+/// The failure of a connection through a proxy.
+#[derive(Debug, thiserror::Error)]
+#[error("{sentence}")]
+pub(crate) struct ProxyError {
+    sentence: String,
+    #[source]
+    source: BoxError,
+}
+
+impl ProxyError {
+    pub(crate) fn new(proxy: &str, source: BoxError) -> Self {
+        let sentence = match why(&*source) {
+            Some(why) => format!("proxy {proxy} {why}"),
+            None => format!("proxy {proxy}: {}", sentence(&*source)),
+        };
+        Self { sentence, source }
+    }
+}
+
+/// Returns the reason why the connection to the proxy failed, if it is a known one.
+fn why(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
+            match io.kind() {
+                ErrorKind::ConnectionRefused => return Some("refused the connection"),
+                ErrorKind::TimedOut => return Some("did not answer in time"),
+                ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => return Some("closed the connection"),
+                _ => {}
+            }
+        }
+        next = cause.source();
+    }
+    // These errors are private to the client library and do not pass on their cause.
+    let text = sentence(error);
+    if text.contains("error resolving for socks proxy") {
+        return Some(
+            "was not used: the name of the server has no address here; use socks5h:// to resolve names at the proxy",
+        );
+    }
+    if text.contains("dns error") {
+        return Some("cannot be found: its name has no address");
+    }
+    if text.contains("authorization required") || text.contains("auth failed") || text.contains("No acceptable") {
+        return Some("rejected the credentials; set them as scheme://user:password@host:port");
+    }
+    if text.contains("tunnel error: unsuccessful") {
+        return Some("refused to connect to the server");
+    }
+    if text.contains("SOCKS error: failed to create underlying connection") {
+        let refused = format!("{error:?}").contains("ConnectionRefused");
+        return Some(if refused { "refused the connection" } else { "cannot be reached" });
+    }
+    None
+}
+
 /// Returns the chain of causes in one line, without repetitions.
-pub(crate) fn sentence(error: &dyn std::error::Error) -> String {
+pub(crate) fn sentence(error: &dyn Error) -> String {
     let mut said = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -274,7 +274,7 @@ impl Resolve for PublicResolver {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let public: Vec<SocketAddr> = found.filter(|address| is_proxy || is_public(address.ip())).collect();
             if public.is_empty() {
-                return Err(NotPublic.into());
+                return Err(NotPublicError.into());
             }
             Ok(Box::new(public.into_iter()) as Addrs)
         })
@@ -283,12 +283,12 @@ impl Resolve for PublicResolver {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the name has no public address")]
-struct NotPublic;
+struct NotPublicError;
 
 fn classify(error: reqwest::Error, origin: &str) -> FetchError {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(cause) = next {
-        if cause.is::<NotPublic>() {
+        if cause.is::<NotPublicError>() {
             return forbidden(origin, NOT_PUBLIC);
         }
         next = cause.source();

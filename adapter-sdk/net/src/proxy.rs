@@ -5,16 +5,16 @@
 //! appear in `Debug`, in errors or in [`shown`].
 
 mod bypass;
-mod failure;
+mod naming;
 
 pub use hermes_protocol::ProxySettings;
 use reqwest::Url;
 
 use crate::address::is_loopback_host;
-use crate::client::ClientError;
+use crate::error::ClientError;
 
 use bypass::Bypass;
-pub(crate) use failure::{NameProxy, ProxyFailed, note};
+pub(crate) use naming::{ProxyNameLayer, note};
 
 /// Schemes that a proxy may have.
 const SCHEMES: &[&str] = &["http", "https", "socks5", "socks5h"];

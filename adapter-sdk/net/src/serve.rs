@@ -29,13 +29,13 @@ use crate::port;
 
 mod linger;
 
-use linger::{Flowing, Lingering};
+use linger::{DrainingBody, StallGuard};
 
 /// The pause after the system failed to accept a connection.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// The minimum interval between two log records about a full listener.
-const FULL_SAID_EVERY: Duration = Duration::from_secs(60);
+const FULL_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The limits for the callers of one port.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ pub async fn bind(key: &str, addresses: &[SocketAddr]) -> Result<TcpListener, Co
 pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds) -> ConnectError {
     let room = Arc::new(Semaphore::new(bounds.connections));
     let mut connections = JoinSet::new();
-    let mut quiet = Quiet::default();
+    let mut quiet = UnprovenConnections::default();
     loop {
         while connections.try_join_next().is_some() {}
         let (stream, peer) = match listener.accept().await {
@@ -111,12 +111,12 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds) -> Con
 
 /// The connections without a verified key, the oldest first.
 #[derive(Default)]
-struct Quiet {
+struct UnprovenConnections {
     connections: VecDeque<(AbortHandle, Caller)>,
     said: Option<Instant>,
 }
 
-impl Quiet {
+impl UnprovenConnections {
     fn note(&mut self, ends: AbortHandle, caller: Caller) {
         self.connections.retain(|(ends, caller)| !ends.is_finished() && !caller.0.load(Ordering::Relaxed));
         self.connections.push_back((ends, caller));
@@ -124,7 +124,7 @@ impl Quiet {
 
     /// Closes the oldest connection, if there is one.
     fn make_room(&mut self) {
-        if self.said.is_none_or(|at| at.elapsed() >= FULL_SAID_EVERY) {
+        if self.said.is_none_or(|at| at.elapsed() >= FULL_LOG_INTERVAL) {
             self.said = Some(Instant::now());
             tracing::warn!(
                 "connection limit of the port reached; closing the oldest connection without a verified key"
@@ -145,14 +145,14 @@ async fn talk(stream: TcpStream, peer: Peer, router: Router, bounds: Bounds, cal
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
         let waits = request.headers().contains_key(EXPECT);
-        let mut request = request.map(|body| Body::new(Lingering::new(body, waits)));
+        let mut request = request.map(|body| Body::new(DrainingBody::new(body, waits)));
         request.extensions_mut().insert(caller.clone());
         request.extensions_mut().insert(peer);
         router.call(request)
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(bounds.head);
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(Flowing::new(stream)), service));
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(StallGuard::new(stream)), service));
     let lifetime = async {
         let unproven = bounds.lifetime.min(UNPROVEN_LIFETIME);
         sleep(unproven).await;

@@ -26,7 +26,7 @@ pub fn install_provider() {
 pub(crate) fn trusting(own: Vec<CertificateDer<'static>>) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let inner = Verifier::new_with_extra_roots(own.iter().cloned(), Arc::clone(&provider))?;
-    let verifier = Arc::new(Pinned { inner, own });
+    let verifier = Arc::new(PinnedVerifier { inner, own });
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     let mut config = config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -35,12 +35,12 @@ pub(crate) fn trusting(own: Vec<CertificateDer<'static>>) -> Result<ClientConfig
 
 /// A verifier that accepts a certificate of the operator's list as the server's own.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedVerifier {
     inner: Verifier,
     own: Vec<CertificateDer<'static>>,
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -10,8 +10,9 @@ use abi_stable::prefix_type::WithMetadata;
 use abi_stable::std_types::{RResult, RSlice, RStr};
 use hermes_adapter_abi::{Completion, HostHandle, HostVt, HostVt_Ref, Instance, Status};
 
-use super::host_side::completion;
-use super::{Answer, vtable};
+use super::pointers::{answer, completion};
+use super::vtable;
+use crate::answer::Answer;
 use crate::dispatch::Exported;
 use crate::guard::guard;
 
@@ -27,16 +28,16 @@ pub(crate) trait MockPort: Send + Sync + 'static {
 type Port = Arc<dyn MockPort>;
 
 /// A created instance.
-pub(crate) struct Loaded {
+pub(crate) struct MockInstance {
     /// `None` after the instance is destroyed.
     instance: RwLock<Option<Instance>>,
 }
 
 // SAFETY: the contract makes `call`, `cancel` and `shutdown` callable from any thread, and
 // the lock keeps `destroy` apart from them; `this` is opaque here.
-unsafe impl Send for Loaded {}
+unsafe impl Send for MockInstance {}
 // SAFETY: as above.
-unsafe impl Sync for Loaded {}
+unsafe impl Sync for MockInstance {}
 
 /// Returns the manifest, through the root module.
 pub(crate) fn manifest<A: Exported>() -> String {
@@ -55,15 +56,15 @@ pub(crate) fn check_config<A: Exported>(config: &[u8]) -> String {
 }
 
 /// Creates an instance, through the root module.
-pub(crate) fn create<A: Exported>(port: Port, envelope: &[u8]) -> Result<Loaded, String> {
+pub(crate) fn create<A: Exported>(port: Port, envelope: &[u8]) -> Result<MockInstance, String> {
     let handle = HostHandle { ctx: Box::into_raw(Box::new(port)).cast_const().cast(), vtable: Mock::vtable() };
     match (vtable::root::<A>().create())(handle, RSlice::from(envelope)) {
-        RResult::ROk(instance) => Ok(Loaded { instance: RwLock::new(Some(instance)) }),
+        RResult::ROk(instance) => Ok(MockInstance { instance: RwLock::new(Some(instance)) }),
         RResult::RErr(sentence) => Err(sentence.into_string()),
     }
 }
 
-impl Loaded {
+impl MockInstance {
     fn with<T>(&self, work: impl FnOnce(&Instance) -> T) -> Option<T> {
         self.instance.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(work)
     }
@@ -77,7 +78,13 @@ impl Loaded {
         done: impl FnOnce(Status, Vec<u8>) + Send + 'static,
     ) {
         self.with(|instance| {
-            (instance.vtable.call())(instance.this, id, RStr::from(method), RSlice::from(payload), completion(done));
+            (instance.vtable.call())(
+                instance.this,
+                id,
+                RStr::from(method),
+                RSlice::from(payload),
+                completion(Box::new(done)),
+            );
         });
     }
 
@@ -86,7 +93,7 @@ impl Loaded {
     }
 
     pub(crate) fn shutdown(&self, deadline: Duration, done: impl FnOnce(Status, Vec<u8>) + Send + 'static) {
-        self.with(|instance| (instance.vtable.shutdown())(instance.this, millis(deadline), completion(done)));
+        self.with(|instance| (instance.vtable.shutdown())(instance.this, millis(deadline), completion(Box::new(done))));
     }
 
     /// Destroys the instance and returns the result of `destroy`; 0 if it was destroyed earlier.
@@ -125,7 +132,7 @@ unsafe fn port<'call>(ctx: *const c_void) -> &'call Port {
 
 /// `[any-thread & !released]`
 extern "C" fn call(ctx: *const c_void, method: RStr<'_>, payload: RSlice<'_, u8>, reply: Completion) {
-    let answer = Answer::new(reply);
+    let answer = answer(reply);
     let _ = guard(|| {
         // SAFETY: the adapter's side calls with its own handle, before it releases it.
         let port = unsafe { port(ctx) };

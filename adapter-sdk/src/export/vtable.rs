@@ -11,10 +11,11 @@ use hermes_adapter_abi::{
     AdapterMod, AdapterMod_Ref, Completion, HostHandle, Instance, InstanceVt, InstanceVt_Ref, status,
 };
 
-use super::{Answer, HostSide};
-use crate::dispatch::{Exported, Reply};
+use super::pointers::{answer, host_port};
+use crate::answer::Reply;
+use crate::dispatch::Exported;
 use crate::guard::guard;
-use crate::instance::{self, Destroyed, Seat};
+use crate::instance::{self, DestroyResult, InstanceHandle};
 
 /// Returns the static that `export_adapter!` exports: header, layouts, and the constructor of the root.
 pub const fn lib_header<A: Exported>() -> LibHeader {
@@ -79,10 +80,10 @@ extern "C" fn check_config<A: Exported>(config: RSlice<'_, u8>) -> RString {
 
 /// Creates an instance. Takes ownership of `host` in any case. `[any-thread & loaded]`
 extern "C" fn create<A: Exported>(host: HostHandle, envelope: RSlice<'_, u8>) -> RResult<Instance, RString> {
-    let side = HostSide::new(host);
-    match guard(|| instance::create::<A>(side, envelope.as_slice())) {
-        Ok(Ok(seat)) => ROk(Instance {
-            this: Box::into_raw(Box::new(seat)).cast(),
+    let host = host_port(host);
+    match guard(|| instance::create::<A>(host, envelope.as_slice())) {
+        Ok(Ok(handle)) => ROk(Instance {
+            this: Box::into_raw(Box::new(handle)).cast(),
             vtable: InstanceVt_Ref(Vtables::<A>::INSTANCE.as_prefix()),
         }),
         Ok(Err(sentence)) => RErr(RString::from(sentence)),
@@ -90,14 +91,14 @@ extern "C" fn create<A: Exported>(host: HostHandle, envelope: RSlice<'_, u8>) ->
     }
 }
 
-/// Returns the seat behind `this`; `None` for null.
+/// Returns the handle behind `this`; `None` for null.
 ///
 /// # Safety
 ///
 /// `this` is null, or an `Instance.this` of adapter `A` that is not destroyed during `'call`.
-unsafe fn seat<'call, A: Exported>(this: *mut c_void) -> Option<&'call Seat<A>> {
+unsafe fn handle<'call, A: Exported>(this: *mut c_void) -> Option<&'call InstanceHandle<A>> {
     // SAFETY: guaranteed by the caller.
-    unsafe { this.cast::<Seat<A>>().as_ref() }
+    unsafe { this.cast::<InstanceHandle<A>>().as_ref() }
 }
 
 /// Starts a call; never blocks. `[any-thread & started]`
@@ -108,12 +109,12 @@ extern "C" fn call<A: Exported>(
     payload: RSlice<'_, u8>,
     reply: Completion,
 ) {
-    let answer = Answer::new(reply);
+    let answer = answer(reply);
     // On a panic the answer is dropped, which answers DROPPED.
     let _ = guard(|| {
         // SAFETY: the host calls with an instance of this vtable that is not destroyed.
-        let Some(seat) = (unsafe { seat::<A>(this) }) else { return };
-        seat.call(id, method.as_str(), payload.as_slice(), answer);
+        let Some(handle) = (unsafe { handle::<A>(this) }) else { return };
+        handle.call(id, method.as_str(), payload.as_slice(), answer);
     });
 }
 
@@ -122,19 +123,19 @@ extern "C" fn cancel<A: Exported>(this: *mut c_void, id: u64) {
     // A panic cannot be reported here; the call continues.
     let _ = guard(|| {
         // SAFETY: the host calls with an instance of this vtable that is not destroyed.
-        if let Some(seat) = unsafe { seat::<A>(this) } {
-            seat.cancel(id);
+        if let Some(handle) = unsafe { handle::<A>(this) } {
+            handle.cancel(id);
         }
     });
 }
 
 /// Shuts the instance down; never blocks. `[any-thread & started]`
 extern "C" fn shutdown<A: Exported>(this: *mut c_void, deadline_ms: u64, reply: Completion) {
-    let answer = Answer::new(reply);
+    let answer = answer(reply);
     let _ = guard(|| {
         // SAFETY: the host calls with an instance of this vtable that is not destroyed.
-        match unsafe { seat::<A>(this) } {
-            Some(seat) => seat.shutdown(deadline_ms, answer),
+        match unsafe { handle::<A>(this) } {
+            Some(handle) => handle.shutdown(deadline_ms, answer),
             None => answer.fire(Reply::error(status::ERR, "invalid", "there is no instance")),
         }
     });
@@ -150,12 +151,12 @@ extern "C" fn destroy<A: Exported>(this: *mut c_void, deadline_ms: u64) -> u32 {
     let destroyed = guard(|| {
         // SAFETY: `this` is the box made in `create`; the host destroys an instance once and
         // calls nothing else on it afterwards.
-        let seat: Box<Seat<A>> = unsafe { Box::from_raw(this.cast()) };
-        match seat.destroy(Duration::from_millis(deadline_ms)) {
-            Destroyed::Joined => JOINED,
-            Destroyed::Stuck(seat) => {
-                // The thread still uses the seat's contents: nothing is freed.
-                Box::leak(seat);
+        let handle: Box<InstanceHandle<A>> = unsafe { Box::from_raw(this.cast()) };
+        match handle.destroy(Duration::from_millis(deadline_ms)) {
+            DestroyResult::Joined => JOINED,
+            DestroyResult::Stuck(handle) => {
+                // The thread still uses the handle's contents: nothing is freed.
+                Box::leak(handle);
                 STUCK
             }
         }

@@ -10,8 +10,8 @@ use hermes_conformance::Memory;
 use hermes_protocol::{CallError, Event, host_method};
 use serde_json::{Map, Value, json};
 
-use crate::dispatch::Reply;
-use crate::export::{Answer, MockPort};
+use crate::answer::{Answer, Reply};
+use crate::export::MockPort;
 
 /// A call of the adapter to its host.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,24 +40,24 @@ impl LogLine {
     }
 }
 
-type Answering = Box<dyn Fn(&Value) -> Result<Value, CallError> + Send + Sync>;
+type AnswerFn = Box<dyn Fn(&Value) -> Result<Value, CallError> + Send + Sync>;
 
 pub(super) struct Board {
-    state: Mutex<State>,
+    state: Mutex<Records>,
     changed: Condvar,
     max_level: AtomicU8,
     released: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct Records {
     calls: Vec<HostCall>,
     /// The indexes in `calls` that a test has taken.
     taken: BTreeSet<usize>,
     logs: Vec<LogLine>,
     memory: Memory,
     secrets: BTreeMap<String, String>,
-    answers: BTreeMap<String, std::sync::Arc<Answering>>,
+    answers: BTreeMap<String, std::sync::Arc<AnswerFn>>,
     held_methods: BTreeSet<String>,
     held: Vec<Answer>,
 }
@@ -74,7 +74,7 @@ impl Default for Board {
 }
 
 impl Board {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Records> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,7 +86,7 @@ impl Board {
         self.lock().secrets.insert(name.to_owned(), value.to_owned());
     }
 
-    pub(super) fn set_answer(&self, method: &str, with: Answering) {
+    pub(super) fn set_answer(&self, method: &str, with: AnswerFn) {
         self.lock().answers.insert(method.to_owned(), std::sync::Arc::new(with));
     }
 
@@ -122,7 +122,7 @@ impl Board {
 
     /// Takes the oldest call (of `method`) that was not taken yet.
     pub(super) fn take_call(&self, method: Option<&str>, deadline: Duration) -> Option<HostCall> {
-        let find = |state: &State| {
+        let find = |state: &Records| {
             (0..state.calls.len())
                 .filter(|at| !state.taken.contains(at))
                 .find(|at| method.is_none_or(|method| state.calls[*at].method == method))
@@ -137,7 +137,7 @@ impl Board {
     }
 
     pub(super) fn wait_log(&self, text: &str, deadline: Duration) -> Option<LogLine> {
-        let find = |state: &State| state.logs.iter().find(|line| line.message().contains(text)).cloned();
+        let find = |state: &Records| state.logs.iter().find(|line| line.message().contains(text)).cloned();
         let (state, _) = self
             .changed
             .wait_timeout_while(self.lock(), deadline, |state| find(state).is_none())
@@ -146,7 +146,7 @@ impl Board {
     }
 }
 
-impl State {
+impl Records {
     /// Returns the mock's own answer to a call.
     fn answer(&mut self, method: &str, payload: &Value) -> Result<Value, CallError> {
         if method != host_method::SECRET {

@@ -49,7 +49,7 @@ pub use self::board::{HostCall, LogLine};
 pub use self::conformance::{certify, conformance};
 pub use self::pending::{CallAnswer, Pending};
 use crate::dispatch::Exported;
-use crate::export::{self, Loaded};
+use crate::export::{self, MockInstance};
 
 pub use hermes_adapter_abi::status;
 
@@ -147,7 +147,7 @@ impl Setup {
 /// A host with one instance. Dropping it ends the instance.
 pub struct MockHost {
     board: Arc<Board>,
-    loaded: Arc<Loaded>,
+    loaded: Arc<MockInstance>,
     ids: AtomicU64,
     manifest: String,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::PATIENCE;
-use crate::export::Loaded;
+use crate::export::MockInstance;
 
 /// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,29 +51,29 @@ impl CallAnswer {
 pub struct Pending {
     method: String,
     slot: Arc<Slot>,
-    call: Option<(Arc<Loaded>, u64)>,
+    call: Option<(Arc<MockInstance>, u64)>,
 }
 
 #[derive(Default)]
 struct Slot {
-    state: Mutex<State>,
+    state: Mutex<SlotState>,
     filled: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct SlotState {
     answer: Option<CallAnswer>,
     waker: Option<Waker>,
 }
 
 impl Slot {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Pending {
-    pub(super) fn new(method: &str, call: Option<(Arc<Loaded>, u64)>) -> Self {
+    pub(super) fn new(method: &str, call: Option<(Arc<MockInstance>, u64)>) -> Self {
         Self { method: method.to_owned(), slot: Arc::default(), call }
     }
 

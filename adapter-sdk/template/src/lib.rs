@@ -8,7 +8,7 @@ mod people;
 use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::tokio::net::TcpListener;
 use hermes_adapter_sdk::tokio::sync::Mutex;
-use people::{Said, TEXT_BYTES_MAX, Told};
+use people::{Delivery, Line, TEXT_BYTES_MAX};
 
 #[derive(AdapterConfig)]
 struct Config {
@@ -62,9 +62,9 @@ impl Adapter for LineChatAdapter {
             let (host, people) = (self.host.clone(), self.people.clone());
             self.host.spawn(async move {
                 let Some(mut person) = people.enter(stream, host.now_ms()).await else { return };
-                while let Some(said) = person.says().await {
+                while let Some(line) = person.says().await {
                     // `emit` returns after the event is stored; the next line is read after that.
-                    if let Err(error) = host.emit(&event(said, host.now_ms())).await {
+                    if let Err(error) = host.emit(&event(line, host.now_ms())).await {
                         return tracing::warn!("the host rejected a line: {}", error.message);
                     }
                 }
@@ -75,18 +75,18 @@ impl Adapter for LineChatAdapter {
     async fn send(&self, message: Outgoing) -> SendOutcome {
         let room = (message.chat.kind != ChatType::Dm).then_some(message.chat.id.as_str());
         match self.people.tell(room, &message.chat.id, &message.text).await {
-            Told::Somebody => SendOutcome::delivered(message.key, self.host.now_ms()),
-            Told::Nobody => SendOutcome::not_sent(None, WaitScope::Chat, "the recipient is not connected"),
-            Told::Perhaps(error) => SendOutcome::unknown(error.to_string()),
+            Delivery::Somebody => SendOutcome::delivered(message.key, self.host.now_ms()),
+            Delivery::Nobody => SendOutcome::not_sent(None, WaitScope::Chat, "the recipient is not connected"),
+            Delivery::Perhaps(error) => SendOutcome::unknown(error.to_string()),
         }
     }
 }
 
 /// Returns the event for a line.
-fn event(said: Said, at_ms: i64) -> Event {
-    let chat = said.room.as_deref().map_or_else(|| Chat::dm(&said.who), room);
-    let sender = Sender::new(&said.who).named(&said.who);
-    Event::message(format!("m:{}", said.id), chat, sender, said.text).with_message_id(said.id).at_ms(at_ms)
+fn event(line: Line, at_ms: i64) -> Event {
+    let chat = line.room.as_deref().map_or_else(|| Chat::dm(&line.who), room);
+    let sender = Sender::new(&line.who).named(&line.who);
+    Event::message(format!("m:{}", line.id), chat, sender, line.text).with_message_id(line.id).at_ms(at_ms)
 }
 
 /// Returns the chat of a room. Every path uses this function, so the value is always the same.

@@ -43,7 +43,7 @@ pub struct Person {
 }
 
 /// A line that a person sent.
-pub struct Said {
+pub struct Line {
     /// A unique, permanent id. The platform has no message ids, so it consists of the name,
     /// the connection time and a counter.
     pub id: String,
@@ -53,7 +53,7 @@ pub struct Said {
 }
 
 /// The result of sending a text.
-pub enum Told {
+pub enum Delivery {
     Somebody,
     Nobody,
     /// The connection broke during the write.
@@ -85,24 +85,24 @@ impl People {
     }
 
     /// Sends a text to everybody in a room, or to the person with this name.
-    pub async fn tell(&self, room: Option<&str>, name: &str, text: &str) -> Told {
+    pub async fn tell(&self, room: Option<&str>, name: &str, text: &str) -> Delivery {
         let line = room.map_or_else(|| format!("{text}\n"), |room| format!("#{room} {text}\n"));
         let writers: Vec<Writer> = match room {
             Some(_) => self.lock().values().cloned().collect(),
             None => self.lock().get(name).cloned().into_iter().collect(),
         };
-        let mut told = Told::Nobody;
+        let mut delivery = Delivery::Nobody;
         for writer in writers {
             // The host may cancel `send` at any await. The write runs in its own task, so
             // that it never ends inside a line.
             let written = tokio::spawn(write(writer, line.clone())).await;
             match written.unwrap_or_else(|error| Err(error.into())) {
-                Ok(()) => told = Told::Somebody,
-                Err(error) if matches!(told, Told::Nobody) => told = Told::Perhaps(error),
+                Ok(()) => delivery = Delivery::Somebody,
+                Err(error) if matches!(delivery, Delivery::Nobody) => delivery = Delivery::Perhaps(error),
                 Err(_) => {}
             }
         }
-        told
+        delivery
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Writer>> {
@@ -112,7 +112,7 @@ impl People {
 
 impl Person {
     /// Returns the next line with text; `None` after the connection ends.
-    pub async fn says(&mut self) -> Option<Said> {
+    pub async fn says(&mut self) -> Option<Line> {
         let line = line(&mut self.reader).await?;
         self.lines += 1;
         let (room, text) = match line.strip_prefix('#').and_then(|rest| rest.split_once(' ')) {
@@ -120,7 +120,7 @@ impl Person {
             _ => (None, line),
         };
         let id = format!("{}:{}:{}", self.name, self.since_ms, self.lines);
-        Some(Said { id, who: self.name.clone(), room, text })
+        Some(Line { id, who: self.name.clone(), room, text })
     }
 }
 

@@ -1,13 +1,10 @@
 //! The requests and responses of OpenAI's chat completions.
 
-use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{Response, StatusCode};
-use axum::response::IntoResponse;
 use hermes_adapter_sdk::protocol::Usage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::api_error::ApiError;
 use crate::files::{FILES_MAX, InFile};
 
 /// The maximum number of messages per request.
@@ -16,21 +13,21 @@ const MESSAGES_MAX: usize = 1000;
 /// The body of `POST /v1/chat/completions`. Fields that only tune a model are ignored,
 /// because the host's configuration decides about the model.
 #[derive(Debug, Deserialize)]
-pub struct ChatRequest {
+pub(crate) struct ChatRequest {
     /// The messages of the conversation, the oldest first.
-    pub messages: Vec<InMessage>,
+    pub(crate) messages: Vec<InMessage>,
     /// The model's name, which is returned unchanged.
     #[serde(default)]
-    pub model: Option<String>,
+    pub(crate) model: Option<String>,
     /// True to stream the answer.
     #[serde(default)]
-    pub stream: Option<bool>,
+    pub(crate) stream: Option<bool>,
     /// The options of the stream.
     #[serde(default)]
-    pub stream_options: Option<StreamOptions>,
+    pub(crate) stream_options: Option<StreamOptions>,
     /// The conversation to continue.
     #[serde(default)]
-    pub session_id: Option<String>,
+    pub(crate) session_id: Option<String>,
     #[serde(default)]
     n: Option<u64>,
     #[serde(default)]
@@ -41,29 +38,29 @@ pub struct ChatRequest {
 
 /// The options of a stream.
 #[derive(Debug, Default, Deserialize)]
-pub struct StreamOptions {
+pub(crate) struct StreamOptions {
     /// True to report the usage in the last chunk.
     #[serde(default)]
-    pub include_usage: Option<bool>,
+    pub(crate) include_usage: Option<bool>,
 }
 
 /// The body of `POST /api/chat/stream`.
 #[derive(Debug, Deserialize)]
-pub struct StreamRequest {
+pub(crate) struct StreamRequest {
     /// The message; alternatively `messages`.
     #[serde(default)]
-    pub message: Option<String>,
+    pub(crate) message: Option<String>,
     /// The messages of a conversation, as in chat completions.
     #[serde(default)]
-    pub messages: Vec<InMessage>,
+    pub(crate) messages: Vec<InMessage>,
     /// The conversation to continue.
     #[serde(default)]
-    pub session_id: Option<String>,
+    pub(crate) session_id: Option<String>,
 }
 
 /// A message from a client.
 #[derive(Debug, Deserialize)]
-pub struct InMessage {
+pub(crate) struct InMessage {
     role: String,
     #[serde(default)]
     content: Value,
@@ -71,7 +68,7 @@ pub struct InMessage {
 
 /// The role of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaker {
+pub(crate) enum Role {
     /// The client's instructions.
     System,
     /// The user.
@@ -82,9 +79,9 @@ pub enum Speaker {
     Tool,
 }
 
-impl Speaker {
+impl Role {
     /// Returns the role's word in a transcript.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::System => "system",
             Self::User => "user",
@@ -96,7 +93,7 @@ impl Speaker {
 
 impl ChatRequest {
     /// Rejects options that the answer could not honour.
-    pub fn check(&self) -> Result<(), ApiError> {
+    pub(crate) fn check(&self) -> Result<(), ApiError> {
         if self.n.is_some_and(|n| n != 1) {
             return Err(ApiError::invalid("n", "only one answer is supported; omit n"));
         }
@@ -114,54 +111,54 @@ impl ChatRequest {
 
 /// The messages of a request.
 #[derive(Debug, Default, PartialEq)]
-pub struct Conversation {
+pub(crate) struct Conversation {
     /// Speakers and texts, oldest first. The last message is the user's.
-    pub messages: Vec<(Speaker, String)>,
+    pub(crate) messages: Vec<(Role, String)>,
     /// Files, each with the position of its message.
-    pub files: Vec<(usize, InFile)>,
+    pub(crate) files: Vec<(usize, InFile)>,
 }
 
-impl From<Vec<(Speaker, String)>> for Conversation {
-    fn from(messages: Vec<(Speaker, String)>) -> Self {
+impl From<Vec<(Role, String)>> for Conversation {
+    fn from(messages: Vec<(Role, String)>) -> Self {
         Self { messages, files: Vec::new() }
     }
 }
 
 /// Parses the messages into roles, texts and files. The last message must be the user's, and only the user's have files.
-pub fn read(messages: &[InMessage]) -> Result<Conversation, ApiError> {
+pub(crate) fn parse_messages(messages: &[InMessage]) -> Result<Conversation, ApiError> {
     if messages.len() > MESSAGES_MAX {
         return Err(ApiError::invalid("messages", format!("the request has more than {MESSAGES_MAX} messages")));
     }
-    let mut read = Conversation::default();
+    let mut conversation = Conversation::default();
     for (at, message) in messages.iter().enumerate() {
-        let (speaker, text, files) = message.read()?;
-        if speaker != Speaker::User && !files.is_empty() {
+        let (role, text, files) = message.parse()?;
+        if role != Role::User && !files.is_empty() {
             return Err(ApiError::invalid("messages", "only user messages can have files"));
         }
-        read.messages.push((speaker, text));
-        read.files.extend(files.into_iter().map(|file| (at, file)));
+        conversation.messages.push((role, text));
+        conversation.files.extend(files.into_iter().map(|file| (at, file)));
     }
-    if read.files.len() > FILES_MAX {
+    if conversation.files.len() > FILES_MAX {
         return Err(ApiError::invalid("messages", format!("the messages have more than {FILES_MAX} files")));
     }
-    let has_file = read.files.last().is_some_and(|(at, _)| at + 1 == messages.len());
-    match read.messages.last() {
+    let has_file = conversation.files.last().is_some_and(|(at, _)| at + 1 == messages.len());
+    match conversation.messages.last() {
         None => Err(ApiError::invalid("messages", "the request has no message")),
-        Some((Speaker::User, text)) if text.trim().is_empty() && !has_file => {
+        Some((Role::User, text)) if text.trim().is_empty() && !has_file => {
             Err(ApiError::invalid("messages", "the last message is empty"))
         }
-        Some((Speaker::User, _)) => Ok(read),
+        Some((Role::User, _)) => Ok(conversation),
         Some(_) => Err(ApiError::invalid("messages", "the last message must be from the user")),
     }
 }
 
 impl InMessage {
-    fn read(&self) -> Result<(Speaker, String, Vec<InFile>), ApiError> {
-        let speaker = match self.role.as_str() {
-            "system" | "developer" => Speaker::System,
-            "user" => Speaker::User,
-            "assistant" => Speaker::Assistant,
-            "tool" | "function" => Speaker::Tool,
+    fn parse(&self) -> Result<(Role, String, Vec<InFile>), ApiError> {
+        let role = match self.role.as_str() {
+            "system" | "developer" => Role::System,
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "tool" | "function" => Role::Tool,
             _ => return Err(ApiError::invalid("messages", "a role must be one of system, user, assistant, tool")),
         };
         let text = match &self.content {
@@ -170,16 +167,16 @@ impl InMessage {
             Value::Array(parts) => {
                 let (mut texts, mut files) = (Vec::new(), Vec::new());
                 for part in parts {
-                    match InFile::read(part) {
+                    match InFile::parse(part) {
                         Some(file) => files.push(file?),
                         None => texts.push(text_of(part)?),
                     }
                 }
-                return Ok((speaker, texts.join("\n"), files));
+                return Ok((role, texts.join("\n"), files));
             }
             _ => return Err(ApiError::invalid("messages", "content must be a string or a list of parts")),
         };
-        Ok((speaker, text, Vec::new()))
+        Ok((role, text, Vec::new()))
     }
 }
 
@@ -195,18 +192,18 @@ fn text_of(part: &Value) -> Result<&str, ApiError> {
 
 /// The common fields of all chunks of an answer.
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub(crate) struct AnswerFields {
     /// The id, `chatcmpl-…`.
-    pub id: String,
+    pub(crate) id: String,
     /// The time in seconds since the Unix epoch.
-    pub created: i64,
+    pub(crate) created: i64,
     /// The name of the model.
-    pub model: String,
+    pub(crate) model: String,
 }
 
-impl Shape {
+impl AnswerFields {
     /// Returns a complete answer.
-    pub fn completion(&self, text: &str, finish_reason: &str, usage: Usage) -> Value {
+    pub(crate) fn completion(&self, text: &str, finish_reason: &str, usage: Usage) -> Value {
         json!({
             "id": self.id,
             "object": "chat.completion",
@@ -223,7 +220,7 @@ impl Shape {
     }
 
     /// Returns a chunk of a streamed answer.
-    pub fn chunk(&self, delta: Value, finish_reason: Option<&str>) -> Value {
+    pub(crate) fn chunk(&self, delta: Value, finish_reason: Option<&str>) -> Value {
         let choice = json!({
             "index": 0,
             "delta": delta,
@@ -234,7 +231,7 @@ impl Shape {
     }
 
     /// Returns the chunk with the usage.
-    pub fn usage_chunk(&self, usage: Usage) -> Value {
+    pub(crate) fn usage_chunk(&self, usage: Usage) -> Value {
         let mut chunk = self.chunk_of(json!([]));
         chunk["usage"] = tokens(usage);
         chunk
@@ -264,79 +261,13 @@ fn tokens(usage: Usage) -> Value {
 }
 
 /// Returns the list of models.
-pub fn models(ids: &[String]) -> Value {
+pub(crate) fn models(ids: &[String]) -> Value {
     json!({"object": "list", "data": ids.iter().map(|id| model(id)).collect::<Vec<_>>()})
 }
 
 /// Returns one model.
-pub fn model(id: &str) -> Value {
+pub(crate) fn model(id: &str) -> Value {
     json!({"id": id, "object": "model", "created": 0, "owned_by": "hermes-host"})
-}
-
-/// An error in OpenAI's format.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ApiError {
-    status: u16,
-    code: String,
-    message: String,
-    param: Option<&'static str>,
-    retry_after_s: Option<u32>,
-    /// True if the event reached the host, so that another request would start another turn.
-    answered: bool,
-}
-
-impl ApiError {
-    /// Creates an error for a request without effect.
-    pub fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
-        let retry_after_s = matches!(status, 429 | 503).then_some(1);
-        Self { status, code: code.to_owned(), message: message.into(), param: None, retry_after_s, answered: false }
-    }
-
-    /// Creates an error for an invalid request.
-    pub fn invalid(param: &'static str, message: impl Into<String>) -> Self {
-        Self { param: Some(param), ..Self::new(400, "invalid_value", message) }
-    }
-
-    /// Creates an error for a request that the host received.
-    pub fn of_turn(status: u16, code: &str, message: &str) -> Self {
-        Self { answered: true, retry_after_s: None, ..Self::new(status, code, message) }
-    }
-
-    /// Returns the body.
-    pub fn body(&self) -> Value {
-        let kind = match self.status {
-            401 | 403 => "authentication_error",
-            429 => "rate_limit_error",
-            500.. => "server_error",
-            _ => "invalid_request_error",
-        };
-        json!({"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}})
-    }
-
-    /// Returns a response with the error's status and headers around `body`.
-    pub fn respond(&self, body: Body) -> Response<Body> {
-        let mut response = Response::new(body);
-        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(seconds) = self.retry_after_s {
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        if self.status == 401 {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        if self.answered {
-            // OpenAI's clients retry failed requests automatically; here that would start a second turn.
-            headers.insert("x-should-retry", HeaderValue::from_static("false"));
-        }
-        response
-    }
-}
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response<Body> {
-        self.respond(Body::from(self.body().to_string()))
-    }
 }
 
 #[cfg(test)]
@@ -345,7 +276,7 @@ mod tests {
 
     fn messages(json: Value) -> Result<Conversation, ApiError> {
         let messages: Vec<InMessage> = serde_json::from_value(json).unwrap();
-        read(&messages)
+        parse_messages(&messages)
     }
 
     #[test]
@@ -355,8 +286,8 @@ mod tests {
             {"role": "assistant", "content": null, "tool_calls": []},
             {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         ]));
-        let expected = [(Speaker::System, "be kind"), (Speaker::Assistant, ""), (Speaker::User, "a\nb")];
-        assert_eq!(read.unwrap().messages, expected.map(|(speaker, text)| (speaker, text.to_owned())));
+        let expected = [(Role::System, "be kind"), (Role::Assistant, ""), (Role::User, "a\nb")];
+        assert_eq!(read.unwrap().messages, expected.map(|(role, text)| (role, text.to_owned())));
         let file = || json!({"type": "file", "file": {"filename": "a.txt", "file_data": "YQ=="}});
         let read = messages(json!([
             {"role": "user", "content": [{"type": "text", "text": "a"}, file(), file()]},

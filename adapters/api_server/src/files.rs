@@ -10,21 +10,21 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hermes_adapter_sdk::prelude::*;
 use serde_json::Value;
 
-use crate::api::ApiError;
-use crate::turn::End;
+use crate::api_error::ApiError;
+use crate::end::End;
 
 /// Files of one request.
-pub const FILES_MAX: usize = 32;
+pub(crate) const FILES_MAX: usize = 32;
 
 /// Characters of a name and of a type.
 const NAME_CHARS_MAX: usize = 200;
 const MIME_CHARS_MAX: usize = 100;
 
 /// The name of a file without a name.
-const UNNAMED: &str = "file";
+const DEFAULT_NAME: &str = "file";
 
 /// The type of a file without a type.
-const UNTYPED: &str = "application/octet-stream";
+const DEFAULT_MIME: &str = "application/octet-stream";
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
@@ -33,18 +33,18 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// A file of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InFile {
+pub(crate) struct InFile {
     /// The name, without folders.
-    pub name: String,
+    pub(crate) name: String,
     /// The type.
-    pub mime: String,
+    pub(crate) mime: String,
     /// The content.
-    pub bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl InFile {
     /// Reads a content part; `None`: the part is no file.
-    pub fn read(part: &Value) -> Option<Result<Self, ApiError>> {
+    pub(crate) fn parse(part: &Value) -> Option<Result<Self, ApiError>> {
         match part["type"].as_str() {
             Some("file") => Some(Self::of(&part["file"])),
             Some("input_file") => Some(Self::of(part)),
@@ -76,9 +76,9 @@ impl InFile {
         }
         let name = plain(file["filename"].as_str().unwrap_or_default(), NAME_CHARS_MAX);
         let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
-        let name = if name.trim_matches(['.', ' ']).is_empty() { UNNAMED } else { name };
+        let name = if name.trim_matches(['.', ' ']).is_empty() { DEFAULT_NAME } else { name };
         let mime = plain(mime, MIME_CHARS_MAX).to_ascii_lowercase();
-        let mime = if mime.contains('/') { mime } else { UNTYPED.to_owned() };
+        let mime = if mime.contains('/') { mime } else { DEFAULT_MIME.to_owned() };
         Ok(Self { name: name.to_owned(), mime, bytes })
     }
 
@@ -101,7 +101,7 @@ fn plain(text: &str, chars_max: usize) -> String {
 /// # Errors
 ///
 /// The end of the request: the host refuses a file, or a file cannot be written.
-pub async fn hand_over(host: &Host, files: Vec<InFile>) -> Result<Vec<Attachment>, End> {
+pub(crate) async fn upload(host: &Host, files: Vec<InFile>) -> Result<Vec<Attachment>, End> {
     let mut attachments = Vec::new();
     for file in files {
         let written = write(host, &file).await.map_err(|error| match error.code.as_str() {
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     fn read(part: Value) -> Result<(String, String, Vec<u8>), String> {
-        let file = InFile::read(&part).unwrap().map_err(|error| error.body()["error"]["message"].to_string());
+        let file = InFile::parse(&part).unwrap().map_err(|error| error.body()["error"]["message"].to_string());
         file.map(|file| (file.name, file.mime, file.bytes))
     }
 
@@ -144,9 +144,9 @@ mod tests {
         assert_eq!(read(file), csv());
         for data in ["YWI=", "YWI", "Y\r\nW I=\n"] {
             let file = json!({"type": "file", "file": {"filename": " .. ", "file_data": data}});
-            assert_eq!(read(file), Ok(("file".to_owned(), UNTYPED.to_owned(), b"ab".to_vec())));
+            assert_eq!(read(file), Ok(("file".to_owned(), DEFAULT_MIME.to_owned(), b"ab".to_vec())));
         }
-        assert!(InFile::read(&json!({"type": "text", "text": "x"})).is_none());
+        assert!(InFile::parse(&json!({"type": "text", "text": "x"})).is_none());
     }
 
     #[test]

@@ -5,15 +5,14 @@
 //! name is a chat of its own, and the whole conversation in the request is sent as text,
 //! because the host has no history of it.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
-
 use axum::http::HeaderMap;
 use hermes_adapter_sdk::prelude::*;
 use sha2::{Digest, Sha256};
 
-use crate::api::{ApiError, Conversation, Speaker};
+use crate::api::{Conversation, Role};
+use crate::api_error::ApiError;
 use crate::files::InFile;
+use crate::instructions::InstructionLog;
 
 /// The sender of all events. The key belongs to one person.
 const SENDER: &str = "api";
@@ -24,31 +23,28 @@ const SESSION_CHARS_MAX: usize = 256;
 /// The maximum length of an idempotency key, in characters.
 const KEY_CHARS_MAX: usize = 255;
 
-/// The maximum number of conversations with remembered instructions.
-const INSTRUCTED_MAX: usize = 1000;
-
 /// The header with the name of a conversation.
-pub const SESSION_HEADER: &str = "x-hermes-session-id";
+pub(crate) const SESSION_HEADER: &str = "x-hermes-session-id";
 
 /// A parsed request.
 #[derive(Debug)]
-pub struct Asked {
+pub(crate) struct InboundRequest {
     /// The event id; equal for all requests with the same idempotency key.
-    pub event_id: String,
+    pub(crate) event_id: String,
     /// The chat of the request.
-    pub chat: Chat,
+    pub(crate) chat: Chat,
     /// The name of the conversation, if it has one.
-    pub session: Option<String>,
+    pub(crate) session: Option<String>,
     /// True if the request has an idempotency key.
-    pub keyed: bool,
-    messages: Vec<(Speaker, String)>,
+    pub(crate) has_key: bool,
+    messages: Vec<(Role, String)>,
     /// Files of the messages that are read.
     files: Vec<InFile>,
 }
 
-impl Asked {
+impl InboundRequest {
     /// Parses the chat and the identity of a request.
-    pub fn read(
+    pub(crate) fn parse(
         headers: &HeaderMap,
         session_id: Option<String>,
         conversation: impl Into<Conversation>,
@@ -79,18 +75,18 @@ impl Asked {
             Some(name) => Chat::dm(format!("session:{name}")).named(name.clone()),
             None => Chat::dm(format!("request:{}", &event_id[2..26])),
         };
-        Ok(Self { event_id, chat, session, keyed: key.is_some(), messages, files })
+        Ok(Self { event_id, chat, session, has_key: key.is_some(), messages, files })
     }
 
     /// Takes the files.
-    pub fn take_files(&mut self) -> Vec<InFile> {
+    pub(crate) fn take_files(&mut self) -> Vec<InFile> {
         std::mem::take(&mut self.files)
     }
 
     /// Returns the event at this time, in milliseconds since the Unix epoch.
-    pub fn event(&self, instructed: &Instructed, now_ms: i64) -> Event {
+    pub(crate) fn event(&self, log: &InstructionLog, now_ms: i64) -> Event {
         let text = match &self.session {
-            Some(_) => self.said_in_session(instructed),
+            Some(_) => self.session_text(log),
             None => transcript(&self.messages),
         };
         Event::message(self.event_id.clone(), self.chat.clone(), Sender::new(SENDER), text)
@@ -98,48 +94,28 @@ impl Asked {
             .addressed(Addressed::new(true, false, false))
     }
 
-    fn said_in_session(&self, instructed: &Instructed) -> String {
-        let instructions = join(&self.messages, Speaker::System);
-        let said = self.messages.last().map(|(_, text)| text.clone()).unwrap_or_default();
-        if instructions.is_empty() || !instructed.is_new(&self.chat.id, &instructions) {
-            return said;
+    fn session_text(&self, log: &InstructionLog) -> String {
+        let instructions = join(&self.messages, Role::System);
+        let text = self.messages.last().map(|(_, text)| text.clone()).unwrap_or_default();
+        if instructions.is_empty() || !log.is_new(&self.chat.id, &instructions) {
+            return text;
         }
-        transcript(&[(Speaker::System, instructions), (Speaker::User, said)])
-    }
-}
-
-/// The instructions that each conversation has received. A client that sends them with
-/// every request does not repeat them to the agent.
-#[derive(Default)]
-pub struct Instructed {
-    latest: Mutex<VecDeque<(String, [u8; 32])>>,
-}
-
-impl Instructed {
-    fn is_new(&self, chat: &str, instructions: &str) -> bool {
-        let digest: [u8; 32] = Sha256::digest(instructions.as_bytes()).into();
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = latest.iter().position(|(known, _)| known == chat).and_then(|at| latest.remove(at));
-        latest.push_back((chat.to_owned(), digest));
-        if latest.len() > INSTRUCTED_MAX {
-            latest.pop_front();
-        }
-        known.is_none_or(|(_, known)| known != digest)
+        transcript(&[(Role::System, instructions), (Role::User, text)])
     }
 }
 
 /// Returns a single message unchanged; several messages with a heading each.
-fn transcript(messages: &[(Speaker, String)]) -> String {
+fn transcript(messages: &[(Role, String)]) -> String {
     let Some(((_, last), before)) = messages.split_last() else { return String::new() };
     let mut sections = Vec::new();
-    let instructions = join(messages, Speaker::System);
+    let instructions = join(messages, Role::System);
     if !instructions.is_empty() {
         sections.push(format!("[instructions of the client]\n{instructions}"));
     }
     let so_far: Vec<String> = before
         .iter()
-        .filter(|(speaker, text)| *speaker != Speaker::System && !text.is_empty())
-        .map(|(speaker, text)| format!("{}: {text}", speaker.as_str()))
+        .filter(|(role, text)| *role != Role::System && !text.is_empty())
+        .map(|(role, text)| format!("{}: {text}", role.as_str()))
         .collect();
     if !so_far.is_empty() {
         sections.push(format!("[conversation so far]\n{}", so_far.join("\n")));
@@ -151,8 +127,8 @@ fn transcript(messages: &[(Speaker, String)]) -> String {
     sections.join("\n\n")
 }
 
-fn join(messages: &[(Speaker, String)], by: Speaker) -> String {
-    let texts = messages.iter().filter(|(speaker, text)| *speaker == by && !text.is_empty());
+fn join(messages: &[(Role, String)], by: Role) -> String {
+    let texts = messages.iter().filter(|(role, text)| *role == by && !text.is_empty());
     texts.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
@@ -168,7 +144,7 @@ fn is_name(text: &str, chars_max: usize) -> bool {
 }
 
 /// Returns the identity of a request; the same key with another request is another request.
-fn fingerprint(key: &str, session: Option<&str>, messages: &[(Speaker, String)], files: &[InFile]) -> String {
+fn fingerprint(key: &str, session: Option<&str>, messages: &[(Role, String)], files: &[InFile]) -> String {
     let mut hash = Sha256::new();
     let mut take = |bytes: &[u8]| {
         hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
@@ -176,8 +152,8 @@ fn fingerprint(key: &str, session: Option<&str>, messages: &[(Speaker, String)],
     };
     take(key.as_bytes());
     take(session.unwrap_or_default().as_bytes());
-    for (speaker, text) in messages {
-        take(speaker.as_str().as_bytes());
+    for (role, text) in messages {
+        take(role.as_str().as_bytes());
         take(text.as_bytes());
     }
     for file in files {
@@ -189,7 +165,7 @@ fn fingerprint(key: &str, session: Option<&str>, messages: &[(Speaker, String)],
 }
 
 /// Returns forty random hexadecimal digits.
-pub fn random_hex() -> Result<String, ApiError> {
+pub(crate) fn random_hex() -> Result<String, ApiError> {
     let mut bytes = [0; 20];
     getrandom::fill(&mut bytes)
         .map_err(|_| ApiError::new(500, "internal", "the system cannot generate random numbers"))?;
@@ -204,48 +180,43 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn said(messages: &[(Speaker, &str)]) -> Vec<(Speaker, String)> {
-        messages.iter().map(|(speaker, text)| (*speaker, (*text).to_owned())).collect()
+    fn said(messages: &[(Role, &str)]) -> Vec<(Role, String)> {
+        messages.iter().map(|(role, text)| (*role, (*text).to_owned())).collect()
     }
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
-    fn asked(pairs: &[(&'static str, &str)], session: Option<&str>, messages: &[(Speaker, &str)]) -> Asked {
-        Asked::read(&headers(pairs), session.map(str::to_owned), said(messages)).unwrap()
+    fn asked(pairs: &[(&'static str, &str)], session: Option<&str>, messages: &[(Role, &str)]) -> InboundRequest {
+        InboundRequest::parse(&headers(pairs), session.map(str::to_owned), said(messages)).unwrap()
     }
 
-    const HELLO: &[(Speaker, &str)] = &[(Speaker::User, "hello")];
+    const HELLO: &[(Role, &str)] = &[(Role::User, "hello")];
 
     #[test]
     fn a_single_message_goes_as_it_is() {
-        let event = asked(&[], None, &[(Speaker::User, "/status")]).event(&Instructed::default(), 5);
+        let event = asked(&[], None, &[(Role::User, "/status")]).event(&InstructionLog::default(), 5);
         assert_eq!((event.text.as_str(), event.at_ms), ("/status", 5));
         assert_eq!(event.sender.id, "api");
     }
 
     #[test]
     fn a_request_without_a_name_brings_its_conversation_along() {
-        let messages = [
-            (Speaker::System, "Be brief."),
-            (Speaker::User, "one"),
-            (Speaker::Assistant, "two"),
-            (Speaker::User, "three"),
-        ];
+        let messages =
+            [(Role::System, "Be brief."), (Role::User, "one"), (Role::Assistant, "two"), (Role::User, "three")];
         let first = asked(&[], None, &messages);
         let expected = "[instructions of the client]\nBe brief.\n\n[conversation so far]\nuser: one\nassistant: two\n\n[message]\nthree";
-        assert_eq!(first.event(&Instructed::default(), 0).text, expected);
+        assert_eq!(first.event(&InstructionLog::default(), 0).text, expected);
         assert_ne!(first.chat, asked(&[], None, &messages).chat, "each request is a chat of its own");
     }
 
     #[test]
     fn a_named_conversation_takes_the_last_message_and_new_instructions_once() {
-        let instructed = Instructed::default();
+        let instructions = InstructionLog::default();
         let text = |system: &str, last: &str| {
-            let messages =
-                [(Speaker::System, system), (Speaker::User, "old"), (Speaker::Assistant, "old"), (Speaker::User, last)];
-            asked(&[(SESSION_HEADER, "trip")], Some("other"), &messages).event(&instructed, 0).text
+            let messages = [(Role::System, system), (Role::User, "old"), (Role::Assistant, "old"), (Role::User, last)];
+            asked(&[(SESSION_HEADER, "trip")], Some("other"), &messages).event(&instructions, 0).text
         };
         assert_eq!(text("A", "one"), "[instructions of the client]\nA\n\n[message]\none");
         assert_eq!(text("A", "two"), "two");
@@ -264,7 +235,7 @@ mod tests {
             (again.event_id, again.chat)
         });
         for other in
-            [keyed("k2", None, HELLO), keyed("k1", Some("s"), HELLO), keyed("k1", None, &[(Speaker::User, "hell")])]
+            [keyed("k2", None, HELLO), keyed("k1", Some("s"), HELLO), keyed("k1", None, &[(Role::User, "hell")])]
         {
             assert_ne!(first.event_id, other.event_id);
         }
@@ -276,11 +247,13 @@ mod tests {
         let asked = |session: Option<&str>, bytes: &[u8]| {
             let file =
                 |name: &str| InFile { name: name.to_owned(), mime: "text/plain".to_owned(), bytes: bytes.to_vec() };
-            let messages = said(&[(Speaker::User, "one"), (Speaker::User, "two")]);
+            let messages = said(&[(Role::User, "one"), (Role::User, "two")]);
             let conversation = Conversation { messages, files: vec![(0, file("old")), (1, file("new"))] };
-            Asked::read(&headers(&[("idempotency-key", "k")]), session.map(str::to_owned), conversation).unwrap()
+            InboundRequest::parse(&headers(&[("idempotency-key", "k")]), session.map(str::to_owned), conversation)
+                .unwrap()
         };
-        let names = |mut asked: Asked| asked.take_files().into_iter().map(|file| file.name).collect::<Vec<_>>();
+        let names =
+            |mut asked: InboundRequest| asked.take_files().into_iter().map(|file| file.name).collect::<Vec<_>>();
         assert_eq!(names(asked(None, b"a")), ["old", "new"]);
         assert_eq!(names(asked(Some("trip"), b"a")), ["new"]);
         assert_eq!(asked(None, b"a").event_id, asked(None, b"a").event_id);
@@ -290,10 +263,10 @@ mod tests {
     #[test]
     fn odd_names_are_refused() {
         for pairs in [vec![(SESSION_HEADER, "a\tb")], vec![(SESSION_HEADER, " ")], vec![("idempotency-key", "")]] {
-            assert!(Asked::read(&headers(&pairs), None, said(HELLO)).is_err(), "{pairs:?}");
+            assert!(InboundRequest::parse(&headers(&pairs), None, said(HELLO)).is_err(), "{pairs:?}");
         }
         let long = "x".repeat(257);
-        assert!(Asked::read(&headers(&[]), Some(long), said(HELLO)).is_err());
-        assert!(Asked::read(&headers(&[]), Some("a\nb".to_owned()), said(HELLO)).is_err());
+        assert!(InboundRequest::parse(&headers(&[]), Some(long), said(HELLO)).is_err());
+        assert!(InboundRequest::parse(&headers(&[]), Some("a\nb".to_owned()), said(HELLO)).is_err());
     }
 }

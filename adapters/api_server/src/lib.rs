@@ -4,28 +4,39 @@
 //! keeps a request open until its response is written, and stores nothing longer: a message
 //! without an open request is rejected, and the host keeps it.
 //!
-//! * `api`: the requests and responses of OpenAI's chat completions;
-//! * `inbound`: conversion of requests to events;
+//! * `api`, `api_error`: the requests, responses and errors of OpenAI's chat completions;
 //! * `files`: the files of a request;
-//! * `turn`: an open request, and the only decision about its end;
+//! * `inbound`, `instructions`: conversion of requests to events;
+//! * `end`, `open_request`: an open request, and the only decision about its end;
+//! * `answers`: answers stored under their idempotency keys;
+//! * `key`, `http_auth`: access control by host, origin and key;
+//! * `server`: the shared state of all requests;
+//! * `reader`, `response`: the reading of an open request, and the writing of its response;
+//! * `follow`: one request from its event to its end;
 //! * `outbound`: delivery of the host's messages to open requests;
-//! * `routes`: the routes, and the writing of responses;
-//! * `door`: access control by host, origin and key;
-//! * `kept`: answers stored under their idempotency keys;
-//! * `connection`: the listener.
+//! * `routes`: the routes;
+//! * `validate`, `listener`: the checks of the configuration, and the port.
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod api;
-mod connection;
-mod door;
+mod api_error;
+mod end;
 mod files;
+mod follow;
+mod http_auth;
 mod inbound;
-mod kept;
+mod instructions;
+mod key;
+mod listener;
+mod open_request;
 mod outbound;
+mod reader;
+mod response;
 mod routes;
 mod server;
-mod turn;
+mod validate;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -46,17 +57,17 @@ pub fn read_request(is_stream: bool, body: &[u8]) -> Result<Event, serde_json::V
         let mut headers = axum::http::HeaderMap::new();
         headers.insert("idempotency-key", axum::http::HeaderValue::from_static("fuzz"));
         let (session, messages) = match is_stream {
-            true => routes::streamed(routes::parsed(body)?)?,
-            false => routes::completed(&mut routes::parsed(body)?)?,
+            true => routes::stream_input(routes::parse_body(body)?)?,
+            false => routes::completion_input(&mut routes::parse_body(body)?)?,
         };
-        let mut asked = inbound::Asked::read(&headers, session, messages)?;
+        let mut request = inbound::InboundRequest::parse(&headers, session, messages)?;
         let file = |_| Attachment::away("file", AttachmentKind::File, "text/plain", "file", 0);
-        let attachments = asked.take_files().into_iter().map(file).collect();
-        let mut event = asked.event(&inbound::Instructed::default(), 1);
+        let attachments = request.take_files().into_iter().map(file).collect();
+        let mut event = request.event(&instructions::InstructionLog::default(), 1);
         event.attachments = attachments;
         Ok(event)
     };
-    read().map_err(|error: api::ApiError| error.body())
+    read().map_err(|error: api_error::ApiError| error.body())
 }
 
 /// Keys of `[adapter.api_server]`.
@@ -144,7 +155,7 @@ impl Adapter for ApiServer {
     type Config = Config;
 
     fn check(config: &Config) -> Result<(), String> {
-        connection::check(config)
+        validate::check(config)
     }
 
     fn new(config: Config, host: Host) -> Self {
@@ -152,7 +163,7 @@ impl Adapter for ApiServer {
     }
 
     async fn connect(&self) -> Result<(), ConnectError> {
-        let listener = connection::open(&self.server).await?;
+        let listener = listener::open(&self.server).await?;
         *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
         Ok(())
     }
@@ -160,7 +171,7 @@ impl Adapter for ApiServer {
     async fn run(&self) -> Result<(), ConnectError> {
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
         match listener {
-            Some(listener) => connection::serve(&self.server, listener).await,
+            Some(listener) => listener::serve(&self.server, listener).await,
             None => Err(ConnectError::retry("the listener is not open")),
         }
     }

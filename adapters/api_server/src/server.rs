@@ -8,52 +8,52 @@ use hermes_adapter_sdk::prelude::*;
 use tokio::sync::{Semaphore, watch};
 
 use crate::Config;
-use crate::door::Key;
-use crate::inbound::Instructed;
-use crate::kept::Kept;
-use crate::turn::Turn;
+use crate::answers::AnswerStore;
+use crate::instructions::InstructionLog;
+use crate::key::Key;
+use crate::open_request::OpenRequest;
 
 /// The maximum number of remembered ended requests; a repeated send gets the same outcome.
 const SETTLED_MAX: usize = 1024;
 
 /// The shared state of all requests of an instance.
-pub struct Server {
-    pub host: Host,
+pub(crate) struct Server {
+    pub(crate) host: Host,
     /// The configuration.
-    pub config: Config,
+    pub(crate) config: Config,
     /// The API key, after the first connect.
-    pub key: OnceLock<Key>,
+    pub(crate) key: OnceLock<Key>,
     /// True if only this machine can reach the listener.
-    pub on_loopback: OnceLock<bool>,
+    pub(crate) on_loopback: OnceLock<bool>,
     /// Permits for requests that wait for answers.
-    pub room: Arc<Semaphore>,
+    pub(crate) permits: Arc<Semaphore>,
     /// The answers stored under their idempotency keys.
-    pub kept: Kept,
+    pub(crate) answers: AnswerStore,
     /// The instructions that conversations have received from clients.
-    pub instructed: Instructed,
-    open: Mutex<Open>,
+    pub(crate) instructions: InstructionLog,
+    open: Mutex<OpenRequests>,
     /// Notified when a request gets its `inbox_id`, or certainly gets none.
-    opened: watch::Sender<()>,
+    confirmations: watch::Sender<()>,
 }
 
 #[derive(Default)]
-struct Open {
-    by_event: BTreeMap<String, Arc<Turn>>,
-    by_inbox: BTreeMap<i64, Arc<Turn>>,
+struct OpenRequests {
+    by_event: BTreeMap<String, Arc<OpenRequest>>,
+    by_inbox: BTreeMap<i64, Arc<OpenRequest>>,
     /// The number of requests whose event the host has not confirmed yet.
-    opening: usize,
+    unconfirmed: usize,
     /// The results of ended requests: the `inbox_id`, and whether the host's reply was read.
     settled: VecDeque<(i64, bool)>,
 }
 
 /// The request to which a message of the host belongs.
-pub enum Found {
+pub(crate) enum Lookup {
     /// The request is open.
-    Open(Arc<Turn>),
+    Open(Arc<OpenRequest>),
     /// The request has ended.
     Settled {
         /// True if a requester has read the host's reply.
-        taken: bool,
+        delivered: bool,
     },
     /// There is no such request.
     None,
@@ -61,56 +61,56 @@ pub enum Found {
 
 impl Server {
     /// Creates a server without open requests.
-    pub fn new(config: Config, host: Host) -> Self {
+    pub(crate) fn new(config: Config, host: Host) -> Self {
         Self {
             // Values out of range are rejected on connect; this must only not panic before.
-            room: Arc::new(Semaphore::new(config.requests_max.min(Semaphore::MAX_PERMITS))),
-            kept: Kept::default(),
-            instructed: Instructed::default(),
+            permits: Arc::new(Semaphore::new(config.requests_max.min(Semaphore::MAX_PERMITS))),
+            answers: AnswerStore::new(host.clone()),
+            instructions: InstructionLog::default(),
             key: OnceLock::new(),
             on_loopback: OnceLock::new(),
             open: Mutex::default(),
-            opened: watch::Sender::new(()),
+            confirmations: watch::Sender::new(()),
             host,
             config,
         }
     }
 
     /// Returns the maximum duration of a request.
-    pub fn request_timeout(&self) -> Duration {
+    pub(crate) fn request_timeout(&self) -> Duration {
         Duration::from_secs(self.config.request_timeout_s)
     }
 
     /// Returns the open request with this event, or the one created by `make`; `true` if it is new.
-    pub fn enter(&self, event_id: &str, make: impl FnOnce() -> Turn) -> (Arc<Turn>, bool) {
+    pub(crate) fn join_or_open(&self, event_id: &str, make: impl FnOnce() -> OpenRequest) -> (Arc<OpenRequest>, bool) {
         let mut open = self.lock();
-        if let Some(turn) = open.by_event.get(event_id) {
-            return (Arc::clone(turn), false);
+        if let Some(request) = open.by_event.get(event_id) {
+            return (Arc::clone(request), false);
         }
-        let turn = Arc::new(make());
-        open.by_event.insert(event_id.to_owned(), Arc::clone(&turn));
-        open.opening += 1;
-        (turn, true)
+        let request = Arc::new(make());
+        open.by_event.insert(event_id.to_owned(), Arc::clone(&request));
+        open.unconfirmed += 1;
+        (request, true)
     }
 
     /// Records that the host has confirmed the event of `turn`, or will not.
-    pub fn confirmed(&self, turn: &Arc<Turn>, inbox_id: Option<i64>) {
+    pub(crate) fn confirm(&self, request: &Arc<OpenRequest>, inbox_id: Option<i64>) {
         let mut open = self.lock();
-        open.opening = open.opening.saturating_sub(1);
+        open.unconfirmed = open.unconfirmed.saturating_sub(1);
         if let Some(inbox_id) = inbox_id {
-            open.by_inbox.insert(inbox_id, Arc::clone(turn));
+            open.by_inbox.insert(inbox_id, Arc::clone(request));
         }
         drop(open);
-        self.opened.send_replace(());
+        self.confirmations.send_replace(());
     }
 
     /// Removes `turn`, which has no requester any more.
-    pub fn leave(&self, turn: &Turn, taken: bool) {
+    pub(crate) fn close(&self, request: &OpenRequest, delivered: bool) {
         let mut open = self.lock();
-        open.by_event.remove(turn.event_id());
-        if let Some(inbox_id) = turn.inbox_id() {
+        open.by_event.remove(request.event_id());
+        if let Some(inbox_id) = request.inbox_id() {
             open.by_inbox.remove(&inbox_id);
-            open.settled.push_back((inbox_id, taken));
+            open.settled.push_back((inbox_id, delivered));
             if open.settled.len() > SETTLED_MAX {
                 open.settled.pop_front();
             }
@@ -120,34 +120,34 @@ impl Server {
     /// Returns the request of the event `inbox_id`. The host may reply before its confirmation
     /// of the event arrives. In that case this waits until all pending confirmations have
     /// arrived.
-    pub async fn find(&self, inbox_id: i64) -> Found {
-        let mut opened = self.opened.subscribe();
+    pub(crate) async fn find(&self, inbox_id: i64) -> Lookup {
+        let mut confirmations = self.confirmations.subscribe();
         loop {
-            opened.borrow_and_update();
+            confirmations.borrow_and_update();
             {
                 let open = self.lock();
-                if let Some(turn) = open.by_inbox.get(&inbox_id) {
-                    return Found::Open(Arc::clone(turn));
+                if let Some(request) = open.by_inbox.get(&inbox_id) {
+                    return Lookup::Open(Arc::clone(request));
                 }
-                if let Some((_, taken)) = open.settled.iter().rev().find(|(id, _)| *id == inbox_id) {
-                    return Found::Settled { taken: *taken };
+                if let Some((_, delivered)) = open.settled.iter().rev().find(|(id, _)| *id == inbox_id) {
+                    return Lookup::Settled { delivered: *delivered };
                 }
-                if open.opening == 0 {
-                    return Found::None;
+                if open.unconfirmed == 0 {
+                    return Lookup::None;
                 }
             }
-            if opened.changed().await.is_err() {
-                return Found::None;
+            if confirmations.changed().await.is_err() {
+                return Lookup::None;
             }
         }
     }
 
     /// Returns the open requests of a chat.
-    pub fn in_chat(&self, chat: &Chat) -> Vec<Arc<Turn>> {
-        self.lock().by_inbox.values().filter(|turn| turn.chat() == chat).cloned().collect()
+    pub(crate) fn in_chat(&self, chat: &Chat) -> Vec<Arc<OpenRequest>> {
+        self.lock().by_inbox.values().filter(|request| request.chat() == chat).cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenRequests> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

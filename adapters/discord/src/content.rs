@@ -1,6 +1,6 @@
 //! The text of a message in addition to its content: embeds, polls, stickers and the forwarded message.
 
-use crate::api::{Embed, Message, Poll, Sticker};
+use crate::objects::{Embed, Message, Poll, Sticker};
 
 /// The maximum number of shown lines per embed or poll.
 const LINES_MAX: usize = 30;
@@ -9,24 +9,24 @@ const LINES_MAX: usize = 30;
 ///
 /// An embed counts if the author is a bot, because only bots can write one. Below a person's message an embed is the
 /// preview of a link. <https://docs.discord.com/developers/resources/message#embed-object-embed-types>
-pub fn lines(message: &Message) -> Vec<String> {
+pub(crate) fn lines(message: &Message) -> Vec<String> {
     let by_bot = message.webhook_id.is_some() || message.author.as_ref().is_some_and(|author| author.bot);
-    let own = of(&message.embeds, message.poll.as_ref(), &message.sticker_items, by_bot);
+    let own = part_lines(&message.embeds, message.poll.as_ref(), &message.sticker_items, by_bot);
     let forwarded = message.message_snapshots.iter().flat_map(|snapshot| {
-        let passed = &snapshot.message;
-        let content = Some(passed.content.clone()).filter(|content| !content.trim().is_empty());
-        content.into_iter().chain(of(&passed.embeds, passed.poll.as_ref(), &passed.sticker_items, true))
+        let original = &snapshot.message;
+        let content = Some(original.content.clone()).filter(|content| !content.trim().is_empty());
+        content.into_iter().chain(part_lines(&original.embeds, original.poll.as_ref(), &original.sticker_items, true))
     });
     own.into_iter().chain(forwarded).collect()
 }
 
 /// Returns the content of a message with the lines of its other parts, as a reader sees it.
-pub fn whole(message: &Message) -> String {
+pub(crate) fn full_text(message: &Message) -> String {
     let content = Some(message.content.clone()).filter(|content| !content.trim().is_empty());
     content.into_iter().chain(lines(message)).collect::<Vec<_>>().join("\n")
 }
 
-fn of(embeds: &[Embed], poll: Option<&Poll>, stickers: &[Sticker], by_bot: bool) -> Vec<String> {
+fn part_lines(embeds: &[Embed], poll: Option<&Poll>, stickers: &[Sticker], by_bot: bool) -> Vec<String> {
     let cards = embeds.iter().filter(|embed| by_bot && embed.kind.as_deref().is_none_or(|kind| kind == "rich"));
     let cards = cards.map(card).filter(|card| !card.is_empty());
     let polls = poll.map(|poll| {

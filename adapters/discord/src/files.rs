@@ -7,58 +7,17 @@ use hermes_adapter_net::fetch::{FetchError, Fetched};
 use hermes_adapter_net::reqwest::Method;
 use hermes_adapter_net::reqwest::header::HeaderMap;
 use hermes_adapter_sdk::prelude::*;
-use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 
-use crate::api::{ApiError, File, Message};
+use crate::api::ApiError;
 use crate::connection::Connection;
-use crate::places;
-
-/// The maximum length of a stored address, in bytes; instead of a longer one the message is requested again.
-const URL_BYTES_MAX: usize = 1024;
-
-/// The location of a file.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Lies {
-    /// The channel of the message.
-    channel: String,
-    /// The id of the message.
-    message: String,
-    /// The id of the file in the message.
-    id: String,
-    /// The address at the time of the message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    url: Option<String>,
-}
-
-impl Lies {
-    /// Returns the location of a file in a message.
-    pub fn at(message: &Message, file: &File) -> Self {
-        Self {
-            channel: message.channel_id.clone(),
-            message: message.id.clone(),
-            id: file.id.clone(),
-            url: Some(file.url.clone()).filter(|url| url.len() <= URL_BYTES_MAX),
-        }
-    }
-
-    /// Encodes the location for the host.
-    pub fn written(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
-}
-
-impl Message {
-    /// Returns the files of the message, and those of its forwarded messages.
-    pub fn files(&self) -> impl Iterator<Item = &File> {
-        let forwarded = self.message_snapshots.iter().flat_map(|snapshot| &snapshot.message.attachments);
-        self.attachments.iter().chain(forwarded)
-    }
-}
+use crate::file_ref::FileRef;
+use crate::objects::Message;
+use crate::snowflake;
 
 impl Connection {
     /// Downloads a file for the host. If it fails, the returned attachment contains the reason.
-    pub async fn fetch(&self, file: Attachment) -> Attachment {
+    pub(crate) async fn fetch(&self, file: Attachment) -> Attachment {
         match self.try_fetch(&file).await {
             Ok((media, size)) => file.fetched(media, size),
             Err(note) => file.not_fetched(note),
@@ -66,47 +25,49 @@ impl Connection {
     }
 
     async fn try_fetch(&self, file: &Attachment) -> Result<(String, u64), String> {
-        let bytes_max = self.choice.media_bytes_max;
+        let bytes_max = self.settings.media_bytes_max;
         if file.size > bytes_max {
             return Err(format!("the file has {} bytes; the limit is {bytes_max}", file.size));
         }
-        let lies: Lies = serde_json::from_str(file.fetch.as_deref().unwrap_or_default())
+        let reference: FileRef = serde_json::from_str(file.fetch.as_deref().unwrap_or_default())
             .map_err(|_| "the location of the file is no longer known")?;
-        let found = self.handed_out(&lies).await?;
-        let wanted = MediaCreate::new(&file.name, &file.mime, Some(file.size).filter(|size| *size > 0));
-        let slot = self.host.media().create(wanted).await.map_err(|error| error.to_string())?;
-        let size = write(found, &slot.path).await?;
+        let download = self.download(&reference).await?;
+        let request = MediaCreate::new(&file.name, &file.mime, Some(file.size).filter(|size| *size > 0));
+        let slot = self.host.media().create(request).await.map_err(|error| error.to_string())?;
+        let size = save(download, &slot.path).await?;
         self.host.media().commit(&slot.id).await.map_err(|error| error.to_string())?;
         Ok((slot.id, size))
     }
 
     /// Requests the file from its stored address, or from the current one in its message.
-    async fn handed_out(&self, lies: &Lies) -> Result<Fetched, String> {
-        let said = |error: FetchError| error.to_string();
-        let refused = match &lies.url {
+    async fn download(&self, reference: &FileRef) -> Result<Fetched, String> {
+        let to_text = |error: FetchError| error.to_string();
+        let refused = match &reference.url {
             None => None,
             Some(url) => match self.fetcher.fetch(url, HeaderMap::new()).await {
                 Err(error @ FetchError::Status(_)) => Some(error),
-                found => return found.map_err(said),
+                download => return download.map_err(to_text),
             },
         };
-        let known = lies.url.clone();
-        match self.lies_now(lies).await? {
-            Some(url) if Some(&url) != known.as_ref() => self.fetcher.fetch(&url, HeaderMap::new()).await.map_err(said),
-            _ => Err(refused.map_or_else(|| "the message no longer contains the file".to_owned(), said)),
+        let stored_url = reference.url.clone();
+        match self.current_url(reference).await? {
+            Some(url) if Some(&url) != stored_url.as_ref() => {
+                self.fetcher.fetch(&url, HeaderMap::new()).await.map_err(to_text)
+            }
+            _ => Err(refused.map_or_else(|| "the message no longer contains the file".to_owned(), to_text)),
         }
     }
 
     /// Returns the current address of a file; `None` if its message does not exist any more.
-    async fn lies_now(&self, lies: &Lies) -> Result<Option<String>, String> {
+    async fn current_url(&self, reference: &FileRef) -> Result<Option<String>, String> {
         // Both become parts of an address.
-        let is_place = places::number(&lies.channel).and(places::number(&lies.message)).is_some();
-        if !is_place || lies.id.is_empty() {
+        let is_valid = snowflake::parse(&reference.channel).and(snowflake::parse(&reference.message)).is_some();
+        if !is_valid || reference.id.is_empty() {
             return Ok(None);
         }
-        let path = format!("channels/{}/messages/{}", lies.channel, lies.message);
-        match self.api.ask::<Message>(Method::GET, &path).await {
-            Ok(message) => Ok(message.files().find(|file| file.id == lies.id).map(|file| file.url.clone())),
+        let path = format!("channels/{}/messages/{}", reference.channel, reference.message);
+        match self.api.request::<Message>(Method::GET, &path).await {
+            Ok(message) => Ok(message.files().find(|file| file.id == reference.id).map(|file| file.url.clone())),
             Err(ApiError::Refused(_)) => Ok(None),
             Err(error) => Err(error.to_string()),
         }
@@ -114,14 +75,14 @@ impl Connection {
 }
 
 /// Streams a file to disk; returns its size in bytes.
-async fn write(mut found: Fetched, path: &str) -> Result<u64, String> {
-    let not_kept = |error: std::io::Error| format!("the file cannot be saved: {error}");
-    let mut target = tokio::fs::File::create(path).await.map_err(not_kept)?;
+async fn save(mut download: Fetched, path: &str) -> Result<u64, String> {
+    let write_error = |error: std::io::Error| format!("the file cannot be saved: {error}");
+    let mut target = tokio::fs::File::create(path).await.map_err(write_error)?;
     let mut size = 0;
-    while let Some(piece) = found.chunk().await.map_err(|error| error.to_string())? {
-        size += piece.len() as u64;
-        target.write_all(&piece).await.map_err(not_kept)?;
+    while let Some(chunk) = download.chunk().await.map_err(|error| error.to_string())? {
+        size += chunk.len() as u64;
+        target.write_all(&chunk).await.map_err(write_error)?;
     }
-    target.flush().await.map_err(not_kept)?;
+    target.flush().await.map_err(write_error)?;
     Ok(size)
 }

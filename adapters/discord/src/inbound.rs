@@ -7,71 +7,77 @@
 
 use hermes_adapter_sdk::prelude::*;
 
-use crate::api::{self, Interaction, Message};
+use crate::buttons;
+use crate::channels::{self, ChannelInfo, kind};
 use crate::content;
-use crate::files::Lies;
-use crate::places::{self, Place, kind};
+use crate::file_ref::FileRef;
+use crate::objects::{Interaction, Member, Message, User};
+use crate::snowflake;
 
 /// The types of messages from people. All other types (joins, pins, names of threads) come
 /// from the platform itself.
 /// <https://docs.discord.com/developers/resources/message#message-object-message-types>
-const SAID: [u8; 2] = [0, 19];
+const USER_MESSAGE_TYPES: [u8; 2] = [0, 19];
 /// <https://docs.discord.com/developers/resources/message#message-object-message-flags>
 const IS_VOICE_MESSAGE: u64 = 1 << 13;
 /// <https://docs.discord.com/developers/interactions/receiving-and-responding#interaction-object-interaction-type>
-pub const COMMAND: u8 = 2;
+pub(crate) const COMMAND: u8 = 2;
 const COMPONENT: u8 = 3;
-/// The prefix of a button's id, which distinguishes our buttons from those of other programs.
-pub const BUTTON: &str = "ask:";
 /// The maximum length of a thread's name, in characters.
 /// <https://docs.discord.com/developers/resources/channel#start-thread-from-message>
-pub const THREAD_NAME_CHARS_MAX: usize = 100;
+pub(crate) const THREAD_NAME_CHARS_MAX: usize = 100;
 /// The maximum number of arguments of a command.
 const OPTIONS_MAX: usize = 25;
 
 /// The identity of the bot and its listening settings.
 #[derive(Clone, Copy, Debug)]
-pub struct Ears<'e> {
+pub(crate) struct MessageFilter<'f> {
     /// The id of the bot.
-    pub me: &'e str,
+    pub bot: &'f str,
     /// The bot's own role in the guild of the message.
-    pub own_role: Option<&'e str>,
+    pub own_role: Option<&'f str>,
     /// True to ignore a message that mentions only other users.
-    pub leaves_others_alone: bool,
+    pub ignore_other_mentions: bool,
 }
 
 /// Converts a new message; `None` if it contains no event for the host.
-pub fn written(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Event> {
-    let author = message.author.as_ref().filter(|author| author.id != ears.me)?;
-    if !SAID.contains(&message.kind) {
+pub(crate) fn from_message(message: &Message, chat: Chat, filter: MessageFilter<'_>) -> Option<Event> {
+    let author = message.author.as_ref().filter(|author| author.id != filter.bot)?;
+    if !USER_MESSAGE_TYPES.contains(&message.kind) {
         return None;
     }
     // Both become parts of addresses.
-    places::number(&message.id).and(places::number(&message.channel_id))?;
-    let meant = mention(message, ears);
-    let reply = reply(message, ears);
-    let answers_us = reply.as_ref().is_some_and(|reply| reply.is_self);
-    let calls_others = message.mentions.iter().any(|user| user.id != ears.me && names(&message.content, &user.id));
-    if ears.leaves_others_alone && message.guild_id.is_some() && calls_others && !meant.mention && !answers_us {
+    snowflake::parse(&message.id).and(snowflake::parse(&message.channel_id))?;
+    let addressed = without_mentions(message, filter);
+    let reply = reply(message, filter);
+    let is_reply_to_bot = reply.as_ref().is_some_and(|reply| reply.is_self);
+    let mentions_others =
+        message.mentions.iter().any(|user| user.id != filter.bot && mentions_user(&message.content, &user.id));
+    if filter.ignore_other_mentions
+        && message.guild_id.is_some()
+        && mentions_others
+        && !addressed.mention
+        && !is_reply_to_bot
+    {
         return None;
     }
     let files = files(message);
-    let own = Some(meant.text).filter(|text| !text.is_empty());
+    let own = Some(addressed.text).filter(|text| !text.is_empty());
     let text = own.into_iter().chain(content::lines(message)).collect::<Vec<_>>().join("\n").trim_end().to_owned();
-    if text.is_empty() && files.is_empty() && !meant.mention {
+    if text.is_empty() && files.is_empty() && !addressed.mention {
         return None;
     }
     let mut sender = Sender::new(&author.id)
-        .named(shown(author, message.member.as_ref()))
+        .named(display_name(author, message.member.as_ref()))
         .bot(author.bot || message.webhook_id.is_some());
     for role in roles(message.member.as_ref()) {
         sender = sender.with_role(role);
     }
     let is_command = text.starts_with('/');
     let mut event = Event::message(format!("m:{}:{}", message.channel_id, message.id), chat, sender, text)
-        .at_ms(places::at_ms(&message.id))
+        .at_ms(snowflake::time_ms(&message.id))
         .with_message_id(&message.id)
-        .addressed(Addressed::new(meant.mention, answers_us, is_command && meant.mention));
+        .addressed(Addressed::new(addressed.mention, is_reply_to_bot, is_command && addressed.mention));
     event.reply_to = reply;
     event.forwarded = (!message.message_snapshots.is_empty()).then(Forwarded::new);
     event.attachments = files;
@@ -79,9 +85,9 @@ pub fn written(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Event> {
 }
 
 /// Converts an edited message. The platform also sends this event after resolving a link, which is no edit.
-pub fn changed(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Event> {
+pub(crate) fn from_edit(message: &Message, chat: Chat, filter: MessageFilter<'_>) -> Option<Event> {
     let revision = message.edited_timestamp.as_deref()?;
-    let mut event = written(message, chat, ears)?;
+    let mut event = from_message(message, chat, filter)?;
     event.kind = EventKind::Edited;
     event.event_id = format!("e:{}:{}:{revision}", message.channel_id, message.id);
     // The files came with the original message.
@@ -90,15 +96,15 @@ pub fn changed(message: &Message, chat: Chat, ears: Ears<'_>) -> Option<Event> {
 }
 
 /// Converts a command or a button press.
-pub fn acted(interaction: &Interaction, chat: Chat) -> Option<Event> {
+pub(crate) fn from_interaction(interaction: &Interaction, chat: Chat) -> Option<Event> {
     let member = interaction.member.as_ref();
     let user = member.and_then(|member| member.user.as_ref()).or(interaction.user.as_ref())?;
-    let mut sender = Sender::new(&user.id).named(shown(user, member)).bot(user.bot);
+    let mut sender = Sender::new(&user.id).named(display_name(user, member)).bot(user.bot);
     for role in roles(member) {
         sender = sender.with_role(role);
     }
     let event = |id: String, text: String| {
-        Event::message(id, chat.clone(), sender.clone(), text).at_ms(places::at_ms(&interaction.id))
+        Event::message(id, chat.clone(), sender.clone(), text).at_ms(snowflake::time_ms(&interaction.id))
     };
     match interaction.kind {
         COMMAND => {
@@ -114,38 +120,38 @@ pub fn acted(interaction: &Interaction, chat: Chat) -> Option<Event> {
             Some(event(format!("i:{}", interaction.id), words.join(" ")).addressed(Addressed::new(false, false, true)))
         }
         COMPONENT => {
-            let (ask, option) = interaction.data.custom_id.strip_prefix(BUTTON)?.split_once(':')?;
+            let choice = buttons::choice(&interaction.data.custom_id)?;
             let mut event = event(format!("c:{}", interaction.id), String::new()).of_kind(EventKind::Choice);
             event.message_id = interaction.message.as_ref().map(|message| message.id.clone());
-            event.choice = Some(ChoiceMade::new(ask, option));
+            event.choice = Some(choice);
             Some(event)
         }
         _ => None,
     }
 }
 
-/// Returns whether an interaction is a command or a press of one of our buttons, and can be answered.
-pub fn is_ours(interaction: &Interaction) -> bool {
-    let is_meant = match interaction.kind {
+/// Returns whether an interaction is a command or a press of one of our buttons, and can be original.
+pub(crate) fn is_ours(interaction: &Interaction) -> bool {
+    let is_supported = match interaction.kind {
         COMMAND => true,
-        COMPONENT => interaction.data.custom_id.starts_with(BUTTON),
+        COMPONENT => buttons::is_ours(&interaction.data.custom_id),
         _ => false,
     };
-    is_meant && interaction.channel().and_then(places::number).is_some() && is_sound(interaction)
+    is_supported && interaction.channel().and_then(snowflake::parse).is_some() && is_addressable(interaction)
 }
 
 /// Returns whether the id and the token of an interaction can be parts of addresses.
-fn is_sound(interaction: &Interaction) -> bool {
+fn is_addressable(interaction: &Interaction) -> bool {
     let token = interaction.token.as_bytes();
-    places::number(&interaction.id).is_some()
+    snowflake::parse(&interaction.id).is_some()
         && !token.is_empty()
         && token.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.=".contains(byte))
 }
 
 /// Returns whether a message opens a thread: a person mentions the bot in a text channel.
-pub fn opens_thread(event: &Event, message: &Message, place: &Place) -> bool {
+pub(crate) fn starts_thread(event: &Event, message: &Message, channel: &ChannelInfo) -> bool {
     message.guild_id.is_some()
-        && matches!(place.kind, kind::TEXT | kind::ANNOUNCEMENT)
+        && matches!(channel.kind, kind::TEXT | kind::ANNOUNCEMENT)
         && event.kind == EventKind::Message
         && event.addressed.mention
         && !event.addressed.command
@@ -153,12 +159,13 @@ pub fn opens_thread(event: &Event, message: &Message, place: &Place) -> bool {
 }
 
 /// Returns whether an edited message belongs to the thread that it opened or will open, where the conversation is.
-pub fn is_in_its_thread(event: &Event, thread: Option<&Place>, is_promised: bool) -> bool {
-    event.kind == EventKind::Edited && (is_promised || thread.is_some_and(|place| places::is_thread(place.kind)))
+pub(crate) fn is_edit_in_thread(event: &Event, thread: Option<&ChannelInfo>, is_thread_pending: bool) -> bool {
+    event.kind == EventKind::Edited
+        && (is_thread_pending || thread.is_some_and(|channel| channels::is_thread(channel.kind)))
 }
 
 /// Returns the name of the thread that a message opens: its first line.
-pub fn thread_name(text: &str) -> String {
+pub(crate) fn thread_name(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("Conversation");
     let mut name: String = line.chars().filter(|c| !c.is_control()).take(THREAD_NAME_CHARS_MAX).collect();
     if line.chars().count() > THREAD_NAME_CHARS_MAX {
@@ -168,29 +175,29 @@ pub fn thread_name(text: &str) -> String {
     name
 }
 
-fn shown(user: &api::User, member: Option<&api::Member>) -> String {
+fn display_name(user: &User, member: Option<&Member>) -> String {
     let nick = member.and_then(|member| member.nick.as_deref()).filter(|nick| !nick.is_empty());
-    nick.unwrap_or_else(|| user.shown()).to_owned()
+    nick.unwrap_or_else(|| user.display_name()).to_owned()
 }
 
 /// Returns the roles of a member. Invalid ids are dropped, because roles grant access.
-fn roles(member: Option<&api::Member>) -> impl Iterator<Item = &String> {
-    member.into_iter().flat_map(|member| &member.roles).filter(|role| places::number(role).is_some())
+fn roles(member: Option<&Member>) -> impl Iterator<Item = &String> {
+    member.into_iter().flat_map(|member| &member.roles).filter(|role| snowflake::parse(role).is_some())
 }
 
 /// The text without mentions, and whether there were any.
-struct Meant {
+struct AddressedText {
     text: String,
     mention: bool,
 }
 
 /// Removes the mentions of this bot and reports whether there were any.
-fn mention(message: &Message, ears: Ears<'_>) -> Meant {
-    let listed = message.mentions.iter().any(|user| user.id == ears.me);
-    let role = ears.own_role.filter(|role| message.mention_roles.iter().any(|listed| listed == role));
+fn without_mentions(message: &Message, filter: MessageFilter<'_>) -> AddressedText {
+    let listed = message.mentions.iter().any(|user| user.id == filter.bot);
+    let role = filter.own_role.filter(|role| message.mention_roles.iter().any(|listed| listed == role));
     let mut tokens = Vec::new();
     if listed {
-        tokens.extend([format!("<@{}>", ears.me), format!("<@!{}>", ears.me)]);
+        tokens.extend([format!("<@{}>", filter.bot), format!("<@!{}>", filter.bot)]);
     }
     tokens.extend(role.map(|role| format!("<@&{role}>")));
     let mut text = message.content.clone();
@@ -199,24 +206,23 @@ fn mention(message: &Message, ears: Ears<'_>) -> Meant {
         mention = true;
         text = text.replace(token.as_str(), "");
     }
-    Meant { text: text.trim().to_owned(), mention }
+    AddressedText { text: text.trim().to_owned(), mention }
 }
 
 /// Returns whether the text itself mentions a user.
-fn names(text: &str, user: &str) -> bool {
+fn mentions_user(text: &str, user: &str) -> bool {
     text.contains(&format!("<@{user}>")) || text.contains(&format!("<@!{user}>"))
 }
 
-fn reply(message: &Message, ears: Ears<'_>) -> Option<ReplyTo> {
-    let answered = message.referenced_message.as_deref()?;
-    let mut reply = ReplyTo::new(&answered.id);
-    reply.text = content::whole(answered);
-    reply.attachments = files(answered);
-    reply.sender = answered
-        .author
-        .as_ref()
-        .map(|author| Sender::new(&author.id).named(author.shown()).bot(author.bot || answered.webhook_id.is_some()));
-    reply.is_self = answered.author.as_ref().is_some_and(|author| author.id == ears.me);
+fn reply(message: &Message, filter: MessageFilter<'_>) -> Option<ReplyTo> {
+    let original = message.referenced_message.as_deref()?;
+    let mut reply = ReplyTo::new(&original.id);
+    reply.text = content::full_text(original);
+    reply.attachments = files(original);
+    reply.sender = original.author.as_ref().map(|author| {
+        Sender::new(&author.id).named(author.display_name()).bot(author.bot || original.webhook_id.is_some())
+    });
+    reply.is_self = original.author.as_ref().is_some_and(|author| author.id == filter.bot);
     Some(reply)
 }
 
@@ -235,7 +241,7 @@ fn files(message: &Message) -> Vec<Attachment> {
             };
             let mime = if mime.is_empty() { "application/octet-stream" } else { mime };
             let name = if file.filename.is_empty() { "file" } else { &file.filename };
-            Attachment::away(Lies::at(message, file).written(), kind, mime, name, file.size)
+            Attachment::away(FileRef::new(message, file).to_json(), kind, mime, name, file.size)
         })
         .collect()
 }

@@ -1,150 +1,100 @@
 //! Discord, over the gateway and the HTTP API.
 //!
-//! * `api`: the HTTP API, typed, without policy; `limits`: its rate limits;
+//! From the network up:
+//!
+//! * `api`: the HTTP API; `rate_limits`: its rate limits; `objects`: its objects; `snowflake`: ids;
 //! * `gateway`: one connection of one shard, from hello to its close code;
-//! * `shards`: the connections of one account, and their sessions;
-//! * `connection`: the bot's identity, and the processing of each event; `files`: files of messages;
+//! * `config`: the keys and settings; `target`: targets that people write;
+//! * `channels`: the known channels; `chats`: descriptors of chats; `members`: roles of users;
+//! * `threads`, `thread_locks`, `interactions`, `acknowledgements`, `echoes`: the state of threads, commands and sent
+//!   messages;
 //! * `inbound`: conversion of gateway events to events of the host; `content`: the text of embeds, polls and
-//!   stickers;
-//! * `places`: channels and their descriptors;
-//! * `outbound`: conversion of parts to requests, and the only classification of errors; `sending`: their
-//!   destination;
-//! * `threads`, `opening`: threads opened by their first answer, and those that the host requests;
-//! * `echoes`: messages that are known to have arrived;
-//! * `commands`, `interactions`, `menu`: commands and their answers.
+//!   stickers; `file_ref`: references to files;
+//! * `outbound`: conversion of parts to request bodies; `buttons`: buttons and their ids; `errors`: the only
+//!   classification of errors;
+//! * `connection`: the link of the bot with its clients and its state; `lookup`: lookups of channels;
+//! * `commands`: commands and button presses; `menu`: the command menu; `thread_requests`: opened threads;
+//!   `reactions`; `files`: downloads; `sending`: the destination of each part;
+//! * `events`: the processing of each gateway event; `gateway_sessions`: the stored sessions; `identify_limit`: the rate limit
+//!   of new ones; `shard_events`: the events of one shard; `shards`: the connections of one account.
 
 #![forbid(unsafe_code)]
+#![deny(unreachable_pub)]
 
+mod acknowledgements;
 mod api;
+mod buttons;
+mod channels;
+mod chats;
 mod commands;
+mod config;
 mod connection;
 mod content;
 mod echoes;
+mod errors;
+mod events;
+mod file_ref;
 mod files;
 mod gateway;
+mod gateway_sessions;
+mod identify_limit;
 mod inbound;
 mod interactions;
-mod limits;
+mod lookup;
 mod members;
 mod menu;
-mod opening;
+mod objects;
 mod outbound;
-mod places;
+mod rate_limits;
+mod reactions;
 mod sending;
+mod shard_events;
 mod shards;
+mod snowflake;
+mod target;
+mod thread_locks;
+mod thread_requests;
 mod threads;
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use hermes_adapter_net::client::base_url;
-use hermes_adapter_net::fetch::{FetchOptions, Fetcher};
-use hermes_adapter_net::reqwest::{Method, Url};
-use hermes_adapter_net::ws::{WsClient, ws_url};
-use hermes_adapter_net::{ClientError, ClientOptions};
+use hermes_adapter_net::reqwest::Method;
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 
-use api::{Api, User};
-use connection::{Choice, Connection};
-use outbound::{Manner, ReplyMode};
-use sending::call_error;
+pub use config::Config;
 
-/// The version of the gateway if `base_url` contains none.
-const VERSION: u32 = 10;
+use connection::Connection;
+use errors::call_error;
+use objects::{Interaction, Message, User};
+use shards::Shards;
 
 /// Reads one text of the gateway for a bot with the id 42: the reader as the fuzz ring reaches it.
 #[doc(hidden)]
 pub fn read_payload(text: &[u8]) -> Option<Event> {
-    let dispatch = gateway::dispatch_of(text)?;
-    let chat = |channel: &str| Some(Chat::new(ChatType::Group, places::number(channel).map(|_| channel)?));
-    let ears = inbound::Ears { me: "42", own_role: Some("9"), leaves_others_alone: false };
+    let dispatch = gateway::Dispatch::from_text(text)?;
+    let chat = |channel: &str| Some(Chat::new(ChatType::Group, snowflake::parse(channel).map(|_| channel)?));
+    let filter = inbound::MessageFilter { bot: "42", own_role: Some("9"), ignore_other_mentions: false };
     match dispatch.name.as_str() {
         "MESSAGE_CREATE" | "MESSAGE_UPDATE" => {
-            let message: api::Message = connection::understood(&dispatch)?;
-            let read = if dispatch.name == "MESSAGE_UPDATE" { inbound::changed } else { inbound::written };
-            read(&message, chat(&message.channel_id)?, ears)
+            let message: Message = dispatch.parse()?;
+            let convert = if dispatch.name == "MESSAGE_UPDATE" { inbound::from_edit } else { inbound::from_message };
+            convert(&message, chat(&message.channel_id)?, filter)
         }
         "INTERACTION_CREATE" => {
-            let interaction: api::Interaction = connection::understood(&dispatch)?;
+            let interaction: Interaction = dispatch.parse()?;
             let channel = interaction.channel().filter(|_| inbound::is_ours(&interaction))?;
-            inbound::acted(&interaction, chat(channel)?)
+            inbound::from_interaction(&interaction, chat(channel)?)
         }
         _ => None,
     }
-}
-
-/// Keys of `[adapter.discord]`.
-#[derive(AdapterConfig)]
-pub struct Config {
-    /// The bot's token, from the Developer Portal.
-    token: String,
-    /// The HTTP API with its version; another address is for a server of your own.
-    #[serde(default = "default_base_url")]
-    base_url: String,
-    /// The address of the gateway; by default the API returns it. Sessions are resumed there, too.
-    #[serde(default)]
-    gateway_url: Option<String>,
-    /// The origin of files in addition to Discord's own servers, for a server of your own.
-    #[serde(default)]
-    file_url: Option<String>,
-    /// A PEM file with a certificate to trust in addition to the system's.
-    #[serde(default)]
-    ca_file: Option<PathBuf>,
-    /// True to request the content of all messages (Message Content Intent). Without it the bot reads only direct
-    /// messages and those that mention it.
-    #[serde(default = "yes")]
-    message_content: bool,
-    /// True to open a thread for the conversation when a message in a channel mentions the bot.
-    #[serde(default = "yes")]
-    auto_thread: bool,
-    /// The ids of channels in which no thread is opened.
-    #[serde(default)]
-    no_thread_channels: Vec<String>,
-    /// The ids of channels, or categories, to listen to; empty: all.
-    #[serde(default)]
-    allowed_channels: Vec<String>,
-    /// The ids of channels, or categories, to ignore.
-    #[serde(default)]
-    ignored_channels: Vec<String>,
-    /// Ids of servers whose roles count in direct messages too (`access.allowed_roles`); empty: none.
-    #[serde(default)]
-    role_guilds: Vec<String>,
-    /// True to ignore a message that mentions other users and not the bot.
-    #[serde(default = "yes")]
-    ignore_other_mentions: bool,
-    /// True to show answers to slash commands to everybody; otherwise only to the user of the command.
-    #[serde(default)]
-    public_commands: bool,
-    /// The maximum size of an incoming file, in bytes.
-    #[serde(default = "default_media_bytes_max")]
-    media_bytes_max: u64,
-    /// The parts of an answer that are sent as replies: `first`, `all` or `off`.
-    #[serde(default)]
-    reply_mode: ReplyMode,
-    /// True to show previews of links in answers.
-    #[serde(default = "yes")]
-    link_previews: bool,
-}
-
-fn default_base_url() -> String {
-    "https://discord.com/api/v10".to_owned()
-}
-
-fn default_media_bytes_max() -> u64 {
-    25 * 1024 * 1024
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// The adapter for one bot.
 pub struct Discord {
     /// The link, or the reason why the configuration is invalid.
     connection: Result<Connection, ConnectError>,
+    shards: Shards,
 }
 
 impl Adapter for Discord {
@@ -189,70 +139,33 @@ impl Adapter for Discord {
     type Config = Config;
 
     fn check(config: &Config) -> Result<(), String> {
-        let token = config.token.as_str();
-        if token.starts_with("Bot ") || token.is_empty() || !token.contains('.') || token.contains(char::is_whitespace)
-        {
-            return Err("`token` does not look like a bot token (one word with dots); copy it from the Developer Portal (Bot, Reset Token), without \"Bot \" before it".to_owned());
-        }
-        let addresses = [
-            ("base_url", Some(&config.base_url), true),
-            ("gateway_url", config.gateway_url.as_ref(), false),
-            ("file_url", config.file_url.as_ref(), true),
-        ];
-        for (key, address, is_http) in addresses {
-            let read = address.map(|address| if is_http { base_url(address) } else { ws_url(address) });
-            if let Some(Err(why)) = read {
-                let example = if is_http { default_base_url() } else { "wss://gateway.discord.gg".to_owned() };
-                return Err(format!("`{key}` cannot be used: {why}; use a URL like \"{example}\""));
-            }
-        }
-        let lists = [
-            ("no_thread_channels", &config.no_thread_channels),
-            ("allowed_channels", &config.allowed_channels),
-            ("ignored_channels", &config.ignored_channels),
-        ];
-        for (key, list) in lists {
-            if let Some(wrong) = list.iter().find(|id| places::number(id).is_none()) {
-                return Err(format!(
-                    "`{key}` contains {wrong:?}, which is not an id; use the number of the channel (enable Developer Mode, then Copy Channel ID)"
-                ));
-            }
-        }
-        if let Some(wrong) = config.role_guilds.iter().find(|id| places::number(id).is_none()) {
-            return Err(format!(
-                "`role_guilds` contains {wrong:?}, which is not an id; use the number of the server (enable Developer Mode, then Copy Server ID)"
-            ));
-        }
-        if config.role_guilds.len() > members::ROLE_GUILDS_MAX {
-            return Err(format!("`role_guilds` contains more than {} servers", members::ROLE_GUILDS_MAX));
-        }
-        Ok(())
+        config.check()
     }
 
     fn check_home_channel(home: &str) -> Result<(), String> {
-        // After `#` may come the name of any channel that the gateway reports.
-        if opening::target(home).is_some() || home.strip_prefix('#').is_some_and(|name| !name.trim().is_empty()) {
-            return Ok(());
-        }
-        Err(format!(
-            "`home_channel` is {home:?}, which is not a chat; use the number of the channel, like \"175928847299117063\", or \"user:ID\""
-        ))
+        config::check_home_channel(home)
     }
 
     fn new(config: Config, host: Host) -> Self {
-        Self { connection: connection(config, host) }
+        let connection = Connection::new(config, host).map_err(|error| {
+            ConnectError::fatal(
+                format!("the address of the server cannot be used: {error}"),
+                "correct `base_url`, `gateway_url`, `file_url` or `ca_file`",
+            )
+        });
+        Self { connection, shards: Shards::default() }
     }
 
     async fn connect(&self) -> Result<(), ConnectError> {
-        self.link()?.open().await
+        self.shards.open(self.link()?).await
     }
 
     async fn run(&self) -> Result<(), ConnectError> {
-        self.link()?.receive().await
+        self.shards.receive(self.link()?).await
     }
 
     async fn health(&self) -> Result<(), CallError> {
-        self.reached()?.api.ask::<User>(Method::GET, "users/@me").await.map(drop).map_err(call_error)
+        self.link_for_call()?.api.request::<User>(Method::GET, "users/@me").await.map(drop).map_err(call_error)
     }
 
     async fn send(&self, message: Outgoing) -> SendOutcome {
@@ -274,14 +187,14 @@ impl Edit for Discord {
 
 impl Delete for Discord {
     async fn delete(&self, message: SentMessage) -> Result<(), CallError> {
-        let (link, path) = self.message(&message)?;
-        link.api.ask::<Value>(Method::DELETE, &path).await.map(drop).map_err(call_error)
+        let (link, path) = self.message_path(&message)?;
+        link.api.request::<Value>(Method::DELETE, &path).await.map(drop).map_err(call_error)
     }
 }
 
 impl Fetch for Discord {
     async fn fetch(&self, file: Attachment, _: Duration) -> Attachment {
-        match self.reached() {
+        match self.link_for_call() {
             Ok(link) => link.fetch(file).await,
             Err(error) => file.not_fetched(error.to_string()),
         }
@@ -293,65 +206,57 @@ impl Typing for Discord {
         if !on {
             return Ok(()); // The indicator ends by itself after ten seconds, or with the next message.
         }
-        self.reached()?.show_typing(&chat).await
+        self.link_for_call()?.show_typing(&chat).await
     }
 }
 
 impl React for Discord {
-    /// <https://docs.discord.com/developers/resources/message#create-reaction>
     async fn react(&self, message: SentMessage, emoji: String, instead_of: Option<String>) -> Result<(), CallError> {
-        let (link, path) = self.message(&where_it_lies(message))?;
-        match instead_of.filter(|before| *before != emoji) {
-            Some(before) => link.take_reaction_back(&path, &before).await.map_err(call_error)?,
-            None if emoji.is_empty() => return link.take_reactions_back(&path).await.map_err(call_error),
-            None => {}
-        }
-        if emoji.is_empty() {
-            return Ok(());
-        }
-        let path = format!("{path}/reactions/{}/@me", encoded(&emoji));
-        link.api.ask::<Value>(Method::PUT, &path).await.map(drop).map_err(call_error)
+        let (link, path) = self.message_path(&with_own_channel(message))?;
+        link.set_reaction(&path, &emoji, instead_of.as_deref()).await.map_err(call_error)
     }
 }
 
 impl CommandsMenu for Discord {
     /// <https://docs.discord.com/developers/interactions/application-commands#bulk-overwrite-global-application-commands>
     async fn set_commands(&self, commands: Vec<CommandInfo>) -> Result<(), CallError> {
-        let link = self.reached()?;
-        let me = link.me.get().ok_or_else(|| CallError::new("unavailable", "the instance is not connected"))?;
-        let path = format!("applications/{}/commands", me.application);
+        let link = self.link_for_call()?;
+        let identity =
+            link.identity.get().ok_or_else(|| CallError::new("unavailable", "the instance is not connected"))?;
+        let path = format!("applications/{}/commands", identity.application);
         let entries = json!(menu::entries(&commands));
-        link.api.send::<Value>(Method::PUT, &path, &entries).await.map(drop).map_err(call_error)
+        link.api.send_json::<Value>(Method::PUT, &path, &entries).await.map(drop).map_err(call_error)
     }
 }
 
 impl HandoffThread for Discord {
     async fn create_handoff_thread(&self, chat: Chat, name: String, key: String) -> Result<Option<Chat>, CallError> {
-        self.reached()?.open_thread(chat, &name, key).await
+        self.link_for_call()?.open_handoff_thread(chat, &name, &key).await
     }
 }
 
 impl RenameThread for Discord {
     async fn rename_thread(&self, chat: Chat, name: String) -> Result<(), CallError> {
-        self.reached()?.rename(&chat, &name).await
+        self.link_for_call()?.rename_thread(&chat, &name).await
     }
 }
 
 impl ResolveTarget for Discord {
     async fn resolve_target(&self, target: String) -> Result<Option<Chat>, CallError> {
-        self.reached()?.resolve(&target).await
+        self.link_for_call()?.resolve_target(&target).await
     }
 }
 
 impl ChatInfo for Discord {
     async fn chat_info(&self, chat: Chat) -> Result<Option<Chat>, CallError> {
-        let link = self.reached()?;
-        let channel = link.place(&chat).map_err(|_| CallError::new("invalid", "the chat is not a Discord chat"))?;
-        link.resolve(&channel).await
+        let link = self.link_for_call()?;
+        let channel =
+            link.channel_id(&chat).map_err(|_| CallError::new("invalid", "the chat is not a Discord chat"))?;
+        link.resolve_target(&channel).await
     }
 
     async fn chat_list(&self) -> Result<Vec<Chat>, CallError> {
-        Ok(self.reached()?.listed())
+        Ok(self.link_for_call()?.list_chats())
     }
 }
 
@@ -360,111 +265,27 @@ impl Discord {
         self.connection.as_ref().map_err(Clone::clone)
     }
 
-    fn reached(&self) -> Result<&Connection, CallError> {
+    fn link_for_call(&self) -> Result<&Connection, CallError> {
         self.link().map_err(|error| CallError::new("unavailable", error.to_string()))
     }
 
     /// Returns the link, and the API path of a message.
-    fn message(&self, message: &SentMessage) -> Result<(&Connection, String), CallError> {
-        let link = self.reached()?;
+    fn message_path(&self, message: &SentMessage) -> Result<(&Connection, String), CallError> {
+        let link = self.link_for_call()?;
         let wrong = || CallError::new("invalid", "the message is not a Discord message");
-        let channel = link.place(&message.chat).map_err(|_| wrong())?;
-        places::number(&message.id).ok_or_else(wrong)?;
+        let channel = link.channel_id(&message.chat).map_err(|_| wrong())?;
+        snowflake::parse(&message.id).ok_or_else(wrong)?;
         Ok((link, format!("channels/{channel}/messages/{}", message.id)))
     }
 }
 
 /// Returns a message with the channel that contains it: the first message of a thread is outside of the thread.
-fn where_it_lies(mut message: SentMessage) -> SentMessage {
-    let is_beginning = places::target(&message.chat) == Some(message.id.as_str());
-    if let (true, Some(parent)) = (is_beginning, &message.chat.parent) {
+fn with_own_channel(mut message: SentMessage) -> SentMessage {
+    let is_first = chats::channel_id(&message.chat) == Some(message.id.as_str());
+    if let (true, Some(parent)) = (is_first, &message.chat.parent) {
         message.chat = Chat::new(ChatType::Group, parent.clone());
     }
     message
-}
-
-/// Encodes an emoji as a part of a path: `👀`, or `name:id` for a guild's emoji.
-fn encoded(emoji: &str) -> String {
-    emoji
-        .bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
-            byte => format!("%{byte:02X}"),
-        })
-        .collect()
-}
-
-fn connection(config: Config, host: Host) -> Result<Connection, ConnectError> {
-    linked(config, host).map_err(|error| {
-        ConnectError::fatal(
-            format!("the address of the server cannot be used: {error}"),
-            "correct `base_url`, `gateway_url`, `file_url` or `ca_file`",
-        )
-    })
-}
-
-fn linked(config: Config, host: Host) -> Result<Connection, ClientError> {
-    let base = base_url(&config.base_url)?;
-    let gateway_url = config.gateway_url.as_deref().map(ws_url).transpose()?;
-    let mut sockets = ClientOptions::default();
-    let proxy = &host.info().proxy;
-    sockets.ca_file.clone_from(&config.ca_file);
-    sockets.proxy.clone_from(proxy);
-    // Without encrypted connections no certificate is loaded.
-    sockets.plain_http = base.scheme() == "http" && gateway_url.as_ref().is_none_or(|url| url.scheme() == "http");
-    let mut files = FetchOptions::default();
-    files.origins = fetched_from(&base, config.file_url.as_deref())?;
-    files.ca_file.clone_from(&config.ca_file);
-    files.proxy.clone_from(proxy);
-    files.bytes_max = config.media_bytes_max;
-    let set = |list: Vec<String>| list.into_iter().collect::<BTreeSet<String>>();
-    Ok(Connection {
-        api: Api::new(&config.token, &config.base_url, config.ca_file.as_deref(), proxy)?,
-        host,
-        manner: Manner { reply_mode: config.reply_mode, link_previews: config.link_previews },
-        choice: Choice {
-            auto_thread: config.auto_thread,
-            no_thread_channels: set(config.no_thread_channels),
-            allowed_channels: set(config.allowed_channels),
-            ignored_channels: set(config.ignored_channels),
-            role_guilds: set(config.role_guilds),
-            leaves_others_alone: config.ignore_other_mentions,
-            message_content: config.message_content,
-            public_answers: config.public_commands,
-            media_bytes_max: config.media_bytes_max,
-        },
-        token: config.token,
-        sockets: WsClient::new(&sockets)?,
-        gateway_url,
-        version: version(&base),
-        fetcher: Fetcher::new(files)?,
-        me: OnceLock::new(),
-        places: Default::default(),
-        members: Default::default(),
-        threads: Default::default(),
-        opening: Default::default(),
-        interactions: Default::default(),
-        acknowledgements: Default::default(),
-        arrivals: Default::default(),
-        echoes: Default::default(),
-        threadless: Default::default(),
-        recalled: Default::default(),
-        shards: Default::default(),
-    })
-}
-
-/// Returns the origins of files that may be in any network. Discord's own servers are on
-/// the public network and need no entry.
-fn fetched_from(base: &Url, files: Option<&str>) -> Result<Vec<Url>, ClientError> {
-    let mut origins = vec![base.clone()];
-    origins.extend(files.map(base_url).transpose()?);
-    Ok(origins)
-}
-
-/// Returns the version at the end of an address: 9 for `…/api/v9`.
-fn version(base: &Url) -> u32 {
-    let last = base.path().rsplit('/').next().unwrap_or_default();
-    last.strip_prefix('v').and_then(|version| version.parse().ok()).unwrap_or(VERSION)
 }
 
 export_adapter!(
@@ -477,6 +298,8 @@ mod tests {
     use hermes_adapter_sdk::testing::MockHost;
 
     use super::*;
+
+    hermes_adapter_sdk::certify!(Discord);
 
     fn checked(keys: Value) -> Result<(), String> {
         let mut config = json!({ "token": "MTk4.Cl2FMQ.SECRET" });
@@ -514,21 +337,6 @@ mod tests {
             let sentence = checked(json!({ "home_channel": home })).unwrap_err();
             assert!(sentence.starts_with("`home_channel` is ") && sentence.contains("; use"), "{sentence}");
         }
-    }
-
-    #[test]
-    fn the_version_of_the_gateway_is_that_of_the_address() {
-        let of = |address: &str| version(&base_url(address).unwrap());
-        assert_eq!((of("https://discord.com/api/v10"), of("http://a.b/api/v9"), of("http://a.b")), (10, 9, VERSION));
-    }
-
-    #[test]
-    fn an_emoji_becomes_a_part_of_a_path() {
-        assert_eq!(
-            (encoded("👀"), encoded("party_parrot:12")),
-            ("%F0%9F%91%80".to_owned(), "party_parrot%3A12".to_owned())
-        );
-        assert_eq!(encoded("../x"), "%2E%2E%2Fx");
     }
 
     #[test]

@@ -14,7 +14,7 @@ const HELP_CHARS_MAX: usize = 100;
 const OPTION: &str = "input";
 
 /// Returns the menu entries. A command whose name Discord does not allow is left out; it still works when typed.
-pub fn entries(commands: &[CommandInfo]) -> Vec<Value> {
+pub(crate) fn entries(commands: &[CommandInfo]) -> Vec<Value> {
     commands.iter().filter_map(entry).take(COMMANDS_MAX).collect()
 }
 

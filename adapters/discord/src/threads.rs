@@ -1,136 +1,117 @@
 //! Threads: those that the host opened by a key, and those that their first answer will open.
 //!
 //! A person who mentions the bot in a channel gets a new thread. The thread has the id of that message, so the
-//! event can name it before it exists; it is opened with the first message in it. So a stranger whom the host does
+//! event can name it before it exists; it is opened with the first message in it. So an unknown sender whom the host does
 //! not answer opens none, and a restart loses none.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::VecDeque;
 
 use hermes_adapter_sdk::serde::{Deserialize, Serialize};
 use hermes_adapter_sdk::serde_json;
 
 /// The key of the stored threads.
-pub const KEPT_AS: &str = "threads";
+pub(crate) const STORE_KEY: &str = "threads";
 /// The maximum number of remembered threads by key; the host retries soon or never.
-const OPENED_MAX: usize = 16;
+const REQUESTS_MAX: usize = 16;
 /// The maximum number of threads still to be opened.
-const PROMISED_MAX: usize = 256;
+const PENDING_MAX: usize = 256;
 
 /// The stored threads.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(crate = "hermes_adapter_sdk::serde")]
-pub struct Threads {
+pub(crate) struct Threads {
     /// The threads requested by a key, the oldest first.
-    #[serde(default)]
-    opened: VecDeque<Opened>,
+    #[serde(default, rename = "opened")]
+    requests: VecDeque<ThreadRequest>,
     /// The messages that will open a thread, the oldest first.
-    #[serde(default)]
-    promised: VecDeque<String>,
+    #[serde(default, rename = "promised")]
+    pending: VecDeque<String>,
 }
 
 /// A thread requested by a key.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(crate = "hermes_adapter_sdk::serde")]
-struct Opened {
+struct ThreadRequest {
     key: String,
     /// The id of the thread; `None` if the request was interrupted.
     thread: Option<String>,
-    asked_ms: i64,
+    #[serde(rename = "asked_ms")]
+    requested_ms: i64,
 }
 
 /// The state of a key.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Known {
+pub(crate) enum ThreadState {
     /// The key is unknown.
-    No,
+    Unknown,
     /// A thread was requested at this time; whether it exists must be looked up.
-    Asked {
+    Requested {
         /// The time in milliseconds since the Unix epoch.
         at_ms: i64,
     },
     /// The key opened this thread.
-    Thread(String),
+    Opened(String),
 }
 
 impl Threads {
     /// Parses the stored threads; an invalid value counts as empty.
-    pub fn read(kept: Option<&str>) -> Self {
-        kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
+    pub(crate) fn parse(stored: Option<&str>) -> Self {
+        stored.and_then(|stored| serde_json::from_str(stored).ok()).unwrap_or_default()
     }
 
     /// Returns the value to store.
-    pub fn written(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         serde_json::to_string(self).expect("texts are always JSON")
     }
 
     /// Returns the state of a key.
-    pub fn by_key(&self, key: &str) -> Known {
-        match self.opened.iter().find(|opened| opened.key == key) {
-            None => Known::No,
-            Some(Opened { thread: None, asked_ms, .. }) => Known::Asked { at_ms: *asked_ms },
-            Some(Opened { thread: Some(thread), .. }) => Known::Thread(thread.clone()),
+    pub(crate) fn state_of(&self, key: &str) -> ThreadState {
+        match self.requests.iter().find(|request| request.key == key) {
+            None => ThreadState::Unknown,
+            Some(ThreadRequest { thread: None, requested_ms, .. }) => ThreadState::Requested { at_ms: *requested_ms },
+            Some(ThreadRequest { thread: Some(thread), .. }) => ThreadState::Opened(thread.clone()),
         }
     }
 
     /// Records the request of a key.
-    pub fn ask(&mut self, key: &str, now_ms: i64) {
-        if self.by_key(key) == Known::No {
-            self.opened.push_back(Opened { key: key.to_owned(), thread: None, asked_ms: now_ms });
+    pub(crate) fn add_request(&mut self, key: &str, now_ms: i64) {
+        if self.state_of(key) == ThreadState::Unknown {
+            self.requests.push_back(ThreadRequest { key: key.to_owned(), thread: None, requested_ms: now_ms });
         }
-        while self.opened.len() > OPENED_MAX {
-            self.opened.pop_front();
+        while self.requests.len() > REQUESTS_MAX {
+            self.requests.pop_front();
         }
     }
 
     /// Records the thread of a key; `None`: it certainly has none.
-    pub fn answer(&mut self, key: &str, thread: Option<&str>) {
-        match (self.opened.iter_mut().find(|opened| opened.key == key), thread) {
-            (Some(opened), Some(thread)) => opened.thread = Some(thread.to_owned()),
-            (_, None) => self.opened.retain(|opened| opened.key != key),
+    pub(crate) fn set_thread(&mut self, key: &str, thread: Option<&str>) {
+        match (self.requests.iter_mut().find(|request| request.key == key), thread) {
+            (Some(request), Some(thread)) => request.thread = Some(thread.to_owned()),
+            (_, None) => self.requests.retain(|request| request.key != key),
             (None, Some(_)) => {}
         }
     }
 
     /// Records that a message will open a thread; returns `true` if that is new.
-    pub fn promise(&mut self, message: &str) -> bool {
-        if self.is_promised(message) {
+    pub(crate) fn add_pending(&mut self, message: &str) -> bool {
+        if self.is_pending(message) {
             return false;
         }
-        self.promised.push_back(message.to_owned());
-        while self.promised.len() > PROMISED_MAX {
-            self.promised.pop_front();
+        self.pending.push_back(message.to_owned());
+        while self.pending.len() > PENDING_MAX {
+            self.pending.pop_front();
         }
         true
     }
 
     /// Returns whether the thread of this message is still to be opened.
-    pub fn is_promised(&self, message: &str) -> bool {
-        self.promised.iter().any(|promised| promised == message)
+    pub(crate) fn is_pending(&self, message: &str) -> bool {
+        self.pending.iter().any(|pending| pending == message)
     }
 
     /// Records that the thread of this message exists, or never will.
-    pub fn settle(&mut self, message: &str) {
-        self.promised.retain(|promised| promised != message);
-    }
-}
-
-/// Locks for opening threads, one per name, so that two requests open one thread, and a slow one does not delay the
-/// others.
-#[derive(Debug, Default)]
-pub struct Turns(Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>);
-
-impl Turns {
-    /// Returns the lock for opening a thread with this name.
-    pub fn of(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        if let Some(turn) = turns.get(name).and_then(Weak::upgrade) {
-            return turn;
-        }
-        let turn = Arc::default();
-        turns.insert(name.to_owned(), Arc::downgrade(&turn));
-        turn
+    pub(crate) fn remove_pending(&mut self, message: &str) {
+        self.pending.retain(|pending| pending != message);
     }
 }
 
@@ -142,51 +123,50 @@ mod tests {
     fn the_last_threads_are_known_by_their_keys() {
         let mut threads = Threads::default();
         for n in 0..20 {
-            threads.ask(&format!("key {n}"), n);
-            threads.answer(&format!("key {n}"), Some(&n.to_string()));
+            threads.add_request(&format!("key {n}"), n);
+            threads.set_thread(&format!("key {n}"), Some(&n.to_string()));
         }
-        assert_eq!(Threads::read(Some(&threads.written())), threads);
-        assert_eq!(threads.by_key("key 19"), Known::Thread("19".into()));
-        assert_eq!((threads.by_key("key 4"), threads.by_key("key 3")), (Known::Thread("4".into()), Known::No));
-        assert_eq!(Threads::read(Some("{")), Threads::default());
+        assert_eq!(Threads::parse(Some(&threads.to_json())), threads);
+        assert_eq!(threads.state_of("key 19"), ThreadState::Opened("19".into()));
+        assert_eq!(
+            (threads.state_of("key 4"), threads.state_of("key 3")),
+            (ThreadState::Opened("4".into()), ThreadState::Unknown)
+        );
+        assert_eq!(Threads::parse(Some("{")), Threads::default());
     }
 
     #[test]
     fn a_key_that_was_cut_off_is_known_to_have_asked_and_one_without_a_thread_is_forgotten() {
         let mut threads = Threads::default();
-        threads.ask("k", 7);
-        threads.ask("k", 9);
-        let mut later = Threads::read(Some(&threads.written()));
-        assert_eq!(later.by_key("k"), Known::Asked { at_ms: 7 });
-        later.answer("k", None);
-        assert_eq!(later.by_key("k"), Known::No);
-        later.answer("k", Some("1"));
-        assert_eq!(later.by_key("k"), Known::No, "it never asked");
+        threads.add_request("k", 7);
+        threads.add_request("k", 9);
+        let mut later = Threads::parse(Some(&threads.to_json()));
+        assert_eq!(later.state_of("k"), ThreadState::Requested { at_ms: 7 });
+        later.set_thread("k", None);
+        assert_eq!(later.state_of("k"), ThreadState::Unknown);
+        later.set_thread("k", Some("1"));
+        assert_eq!(later.state_of("k"), ThreadState::Unknown, "it never asked");
     }
 
-    #[tokio::test]
-    async fn turns_of_one_name_follow_each_other_and_others_do_not_wait() {
-        let turns = Turns::default();
-        let one = turns.of("1");
-        let held = one.lock().await;
-        assert!(turns.of("1").try_lock().is_err() && turns.of("2").try_lock().is_ok());
-        drop(held);
-        assert!(turns.of("1").try_lock().is_ok());
-        drop(one);
-        turns.of("3");
-        assert_eq!(turns.0.lock().unwrap().len(), 1, "who is done is forgotten");
+    #[test]
+    fn the_stored_form_of_earlier_versions_stays() {
+        let stored = r#"{"opened":[{"key":"k","thread":"5","asked_ms":7},{"key":"c","thread":null,"asked_ms":8}],"promised":["9"]}"#;
+        let threads = Threads::parse(Some(stored));
+        assert_eq!(threads.state_of("k"), ThreadState::Opened("5".into()));
+        assert_eq!((threads.state_of("c"), threads.is_pending("9")), (ThreadState::Requested { at_ms: 8 }, true));
+        assert_eq!(threads.to_json(), stored);
     }
 
     #[test]
     fn a_promise_is_kept_until_it_is_settled_and_the_oldest_go_first() {
         let mut threads = Threads::default();
-        assert!(threads.promise("1") && !threads.promise("1"));
-        assert!(Threads::read(Some(&threads.written())).is_promised("1"));
-        threads.settle("1");
-        assert!(!threads.is_promised("1"));
-        for n in 0..=PROMISED_MAX {
-            threads.promise(&format!("m{n}"));
+        assert!(threads.add_pending("1") && !threads.add_pending("1"));
+        assert!(Threads::parse(Some(&threads.to_json())).is_pending("1"));
+        threads.remove_pending("1");
+        assert!(!threads.is_pending("1"));
+        for n in 0..=PENDING_MAX {
+            threads.add_pending(&format!("m{n}"));
         }
-        assert!(!threads.is_promised("m0") && threads.is_promised(&format!("m{PROMISED_MAX}")));
+        assert!(!threads.is_pending("m0") && threads.is_pending(&format!("m{PENDING_MAX}")));
     }
 }

@@ -1,151 +1,118 @@
-//! The keys of `[adapter.webhook]`, and the checks before the port is bound.
+//! The keys of `[adapter.webhook]`.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use hermes_adapter_sdk::prelude::*;
 use serde_json::Value;
-
-use crate::filter::Filter;
-use crate::replay::MARKS_MAX;
-use crate::routes::{Route, Scheme};
-use crate::signature::forms::{self, Encoding, Form, Message};
-use crate::signature::{WHSEC, standard_keys};
-
-/// The minimum length of a secret, in characters.
-pub const SECRET_CHARS_MIN: usize = 8;
-
-/// The minimum length of the key in a base64 secret, in bytes.
-const KEY_BYTES_MIN: usize = 16;
-
-/// The maximum number of secrets per route; a rotation needs two.
-pub const SECRETS_MAX: usize = 10;
-
-/// The maximum number of routes in the section, and in the folder.
-pub const ROUTES_MAX: usize = 500;
-
-/// The maximum length of a route's name, in characters.
-const NAME_CHARS_MAX: usize = 64;
-
-/// The maximum length of a template, in characters.
-const PROMPT_CHARS_MAX: usize = 16_000;
-
-/// The word for "no signature" in configurations of the Python gateway.
-const NO_AUTH: &str = "INSECURE_NO_AUTH";
-
-const RATES: RangeInclusive<u32> = 1..=3_600;
-const BODIES: RangeInclusive<usize> = 1_024..=16 * 1024 * 1024;
-const AGES_S: RangeInclusive<u64> = 30..=3_600;
-const REPLAYS_S: RangeInclusive<u64> = 60..=2_592_000;
 
 /// Keys of `[adapter.webhook]`.
 #[derive(AdapterConfig)]
 pub struct Config {
     /// The address and port to listen on.
     #[serde(default = "default_listen")]
-    pub listen: String,
+    pub(crate) listen: String,
     /// A port that replaces the one in `listen`.
     #[serde(default)]
-    pub port: Option<u16>,
+    pub(crate) port: Option<u16>,
     /// The secret of every route without its own.
     #[serde(default)]
-    pub secret: Option<String>,
+    pub(crate) secret: Option<String>,
     /// Additional valid secrets, for the time in which a secret is replaced.
     #[serde(default)]
-    pub secrets: Vec<String>,
+    pub(crate) secrets: Vec<String>,
     /// The routes by name: `[adapter.webhook.routes.NAME]` is called at `/webhooks/NAME`.
     #[serde(default)]
-    pub routes: BTreeMap<String, RouteConfig>,
+    pub(crate) routes: BTreeMap<String, RouteConfig>,
     /// A folder with more routes: each `*.json` in it is `{"NAME": {"secret": …, "prompt": …}, …}`. Changes
     /// apply from the next call on. An absolute path; the files must be readable by their owner only.
     #[serde(default)]
-    pub routes_dir: Option<PathBuf>,
+    pub(crate) routes_dir: Option<PathBuf>,
     /// The maximum number of accepted calls per route and minute (1 to 3600).
     #[serde(default = "default_rate")]
     #[schemars(range(min = 1, max = 3600))]
-    pub rate_per_minute: u32,
+    pub(crate) rate_per_minute: u32,
     /// The maximum size of a body, in bytes (1024 to 16777216).
     #[serde(default = "default_body_bytes_max")]
     #[schemars(range(min = 1024, max = 16777216))]
-    pub body_bytes_max: usize,
+    pub(crate) body_bytes_max: usize,
     /// The maximum difference between a signature's time and the local time, in seconds (30 to 3600).
     #[serde(default = "default_age_s_max")]
     #[schemars(range(min = 30, max = 3600))]
-    pub age_s_max: u64,
+    pub(crate) age_s_max: u64,
     /// The time in which the same signed bytes count only once, in seconds (60 to 2592000); at least twice `age_s_max`.
     #[serde(default = "default_replay_s")]
     #[schemars(range(min = 60, max = 2592000))]
-    pub replay_s: u64,
+    pub(crate) replay_s: u64,
 }
 
 /// Keys of one route.
 #[derive(AdapterConfig)]
-pub struct RouteConfig {
+pub(crate) struct RouteConfig {
     /// The secret of this route; by default that of the section.
     #[serde(default)]
     #[schemars(extend("writeOnly" = true))]
-    pub secret: Option<String>,
+    pub(crate) secret: Option<String>,
     /// Additional valid secrets.
     #[serde(default)]
     #[schemars(extend("writeOnly" = true))]
-    pub secrets: Vec<String>,
+    pub(crate) secrets: Vec<String>,
     /// The signature of calls: `auto`, `github`, `gitlab`, `standard` (also Svix), `v2` or `v1`; or a service: `gitea`,
     /// `forgejo`, `gogs`, `stripe`, `slack`, `linear`, `sentry`, `bitbucket`, `jira`, `shopify`, `woocommerce`,
     /// `typeform`.
     #[serde(default = "default_signature")]
-    pub signature: String,
+    pub(crate) signature: String,
     /// The header of the signature, for any other sender: `linear-signature`.
     #[serde(default)]
-    pub signature_header: Option<String>,
+    pub(crate) signature_header: Option<String>,
     /// The signed message: `body`; `timestamp` (`TIME.BODY`); `stripe` (the same, the header is
     /// `t=TIME,v1=SIGNATURE`); or `slack` (`v0:TIME:BODY`).
     #[serde(default)]
-    pub signature_scheme: Option<String>,
+    pub(crate) signature_scheme: Option<String>,
     /// The encoding of the signature: `hex` or `base64`. Unset: either.
     #[serde(default)]
-    pub signature_encoding: Option<String>,
+    pub(crate) signature_encoding: Option<String>,
     /// The text before the signature, such as `sha256=`.
     #[serde(default)]
-    pub signature_prefix: Option<String>,
+    pub(crate) signature_prefix: Option<String>,
     /// The header of the signed time, in seconds.
     #[serde(default)]
-    pub timestamp_header: Option<String>,
+    pub(crate) timestamp_header: Option<String>,
     /// The accepted events, such as `pull_request`; empty: all.
     #[serde(default)]
-    pub events: Vec<String>,
+    pub(crate) events: Vec<String>,
     /// Conditions on the payload: one condition, or a list of conditions that must all hold.
     #[serde(default)]
-    pub filters: Option<Value>,
+    pub(crate) filters: Option<Value>,
     /// The prompt for the agent, with values of the payload: `{pull_request.title}`.
     #[serde(default)]
-    pub prompt: Option<String>,
+    pub(crate) prompt: Option<String>,
     /// The destination of the answer: `log`, or a target such as `telegram`, `telegram:123456789`, `slack:@ops`.
     #[serde(default = "default_deliver")]
     #[schemars(extend("format" = "target"))]
-    pub deliver: String,
+    pub(crate) deliver: String,
     /// True to deliver the text itself, without the agent.
     #[serde(default)]
-    pub deliver_only: bool,
+    pub(crate) deliver_only: bool,
     /// The `rate_per_minute` of this route.
     #[serde(default)]
-    pub rate_per_minute: Option<u32>,
+    pub(crate) rate_per_minute: Option<u32>,
     /// The `body_bytes_max` of this route.
     #[serde(default)]
-    pub body_bytes_max: Option<usize>,
+    pub(crate) body_bytes_max: Option<usize>,
     /// The `age_s_max` of this route.
     #[serde(default)]
-    pub age_s_max: Option<u64>,
+    pub(crate) age_s_max: Option<u64>,
     /// The `replay_s` of this route.
     #[serde(default)]
-    pub replay_s: Option<u64>,
+    pub(crate) replay_s: Option<u64>,
     /// False to disable the route.
     #[serde(default = "default_true")]
-    pub enabled: bool,
+    pub(crate) enabled: bool,
     /// A description for people.
     #[serde(default)]
-    pub description: String,
+    #[expect(dead_code, reason = "only people read it, in the file")]
+    pub(crate) description: String,
 }
 
 fn default_listen() -> String {
@@ -179,280 +146,3 @@ fn default_deliver() -> String {
 fn default_true() -> bool {
     true
 }
-
-/// The section's defaults for routes.
-pub struct Shared {
-    secrets: Vec<String>,
-    rate_per_minute: u32,
-    body_bytes_max: usize,
-    age_s_max: u64,
-    replay_s: u64,
-}
-
-impl Shared {
-    /// Reads the defaults of `config`.
-    pub fn of(config: &Config) -> Self {
-        Self {
-            secrets: secrets(config.secret.as_ref(), &config.secrets),
-            rate_per_minute: config.rate_per_minute,
-            body_bytes_max: config.body_bytes_max,
-            age_s_max: config.age_s_max,
-            replay_s: config.replay_s,
-        }
-    }
-
-    /// Checks an entry and returns its route.
-    ///
-    /// # Errors
-    ///
-    /// One sentence that names the route, the key and the value to write instead.
-    pub fn route(&self, name: &str, route: &RouteConfig) -> Result<Route, String> {
-        let place = || format!("route `{name}`");
-        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(is_name) {
-            return Err(format!(
-                "{} has an invalid name; use up to {NAME_CHARS_MAX} characters of A-Z, a-z, 0-9, - and _",
-                place()
-            ));
-        }
-        let own = secrets(route.secret.as_ref(), &route.secrets);
-        let secrets = if own.is_empty() { self.secrets.clone() } else { own };
-        check_secrets(&place(), &secrets)?;
-        let (scheme, form) = signature_of(&place(), route)?;
-        // Only these schemes decode such a secret as base64; Stripe's secrets are used literally.
-        if matches!(scheme, Scheme::Auto | Scheme::Standard) {
-            check_coded(&place(), &secrets)?;
-        }
-        if route.prompt.as_ref().is_some_and(|prompt| prompt.chars().count() > PROMPT_CHARS_MAX) {
-            return Err(format!("{} has a prompt of more than {PROMPT_CHARS_MAX} characters; shorten it", place()));
-        }
-        let filter = match &route.filters {
-            None => None,
-            Some(filters) => {
-                Some(Filter::read(filters).map_err(|why| format!("{} has invalid filters: {why}", place()))?)
-            }
-        };
-        let age_s_max = route.age_s_max.unwrap_or(self.age_s_max);
-        let replay_s = route.replay_s.unwrap_or(self.replay_s);
-        let rate_per_minute = route.rate_per_minute.unwrap_or(self.rate_per_minute);
-        let body_bytes_max = route.body_bytes_max.unwrap_or(self.body_bytes_max);
-        within(&place(), "rate_per_minute", rate_per_minute, &RATES)?;
-        within(&place(), "body_bytes_max", body_bytes_max, &BODIES)?;
-        within(&place(), "age_s_max", age_s_max, &AGES_S)?;
-        within(&place(), "replay_s", replay_s, &REPLAYS_S)?;
-        if replay_s < 2 * age_s_max {
-            return Err(format!(
-                "{} forgets calls (replay_s = {replay_s}) while their signatures are still valid (age_s_max = \
-                 {age_s_max}); set replay_s to {} or more",
-                place(),
-                2 * age_s_max
-            ));
-        }
-        let marks_s = u64::try_from(MARKS_MAX).unwrap_or(u64::MAX) * 60 / u64::from(rate_per_minute);
-        if replay_s > marks_s {
-            return Err(format!(
-                "{} cannot remember {rate_per_minute} calls per minute for {replay_s} s; set replay_s to at most \
-                 {marks_s} (and age_s_max to at most half of it), or lower rate_per_minute",
-                place()
-            ));
-        }
-        Ok(Route {
-            name: name.to_owned(),
-            secrets,
-            scheme,
-            form,
-            events: route.events.clone(),
-            filter,
-            prompt: route.prompt.clone(),
-            deliver: deliver(&place(), route)?,
-            rate_per_minute,
-            body_bytes_max,
-            age_s_max,
-            replay_s,
-            enabled: route.enabled,
-        })
-    }
-}
-
-/// The default time header of a route.
-const TIMESTAMP_HEADER: &str = "x-webhook-timestamp";
-
-/// Returns the scheme of a route, and the form of its signatures if a service or the route's keys define it.
-fn signature_of(place: &str, route: &RouteConfig) -> Result<(Scheme, Option<Form>), String> {
-    let keys = [
-        ("signature_header", &route.signature_header),
-        ("signature_scheme", &route.signature_scheme),
-        ("signature_encoding", &route.signature_encoding),
-        ("signature_prefix", &route.signature_prefix),
-        ("timestamp_header", &route.timestamp_header),
-    ];
-    let named = forms::named(&route.signature);
-    let scheme = Scheme::read(&route.signature);
-    if named.is_none() && scheme.is_none() {
-        return Err(format!(
-            "{place} has an invalid `signature`; use auto, github, gitlab, standard, v2 or v1, or a service: {}",
-            forms::names()
-        ));
-    }
-    let Some((key, _)) = keys.iter().find(|(_, value)| value.is_some()) else {
-        return Ok((scheme.unwrap_or(Scheme::Form), named));
-    };
-    let base = match (named, scheme) {
-        (Some(form), _) => form,
-        (None, Some(Scheme::Auto)) => Form {
-            header: "".into(),
-            time_header: "".into(),
-            message: Message::Body,
-            encoding: Encoding::Any,
-            prefix: "sha256=".into(),
-            id_header: "",
-            event_header: "",
-        },
-        _ => {
-            return Err(format!(
-                "{place} has `{key}` in addition to signature = {:?}, which already defines it; remove one of them",
-                route.signature
-            ));
-        }
-    };
-    let header = |key: &str, value: &Option<String>, default: &str| {
-        let name = value.as_deref().unwrap_or(default).trim().to_ascii_lowercase();
-        match axum::http::HeaderName::from_bytes(name.as_bytes()) {
-            Ok(_) => Ok(name.into()),
-            Err(_) => Err(format!("{place} has an invalid header name in `{key}`; use a name like \"x-signature\"")),
-        }
-    };
-    let word = |key: &str, words: &str| format!("{place} has an invalid `{key}`; use {words}");
-    let message = match &route.signature_scheme {
-        Some(text) => Message::read(text).ok_or_else(|| word("signature_scheme", Message::WORDS))?,
-        None => base.message,
-    };
-    let encoding = match &route.signature_encoding {
-        Some(text) => Encoding::read(text).ok_or_else(|| word("signature_encoding", Encoding::WORDS))?,
-        None => base.encoding,
-    };
-    let has_time_header = matches!(message, Message::Slack | Message::Timestamp);
-    if !has_time_header && route.timestamp_header.is_some() {
-        return Err(format!(
-            "{place} has a `timestamp_header`, but its signature covers no time; set signature_scheme = \"timestamp\""
-        ));
-    }
-    let time_default = if base.time_header.is_empty() { TIMESTAMP_HEADER } else { &base.time_header };
-    let form = Form {
-        header: header("signature_header", &route.signature_header, &base.header)?,
-        time_header: if has_time_header {
-            header("timestamp_header", &route.timestamp_header, time_default)?
-        } else {
-            "".into()
-        },
-        message,
-        encoding,
-        prefix: route.signature_prefix.clone().map_or(base.prefix, Into::into),
-        ..base
-    };
-    Ok((Scheme::Form, Some(form)))
-}
-
-/// Checks the section and returns its routes.
-///
-/// # Errors
-///
-/// One sentence that names the key and the value to write instead.
-pub fn check(config: &Config) -> Result<BTreeMap<String, Route>, String> {
-    address(config)?;
-    let shared = Shared::of(config);
-    if !shared.secrets.is_empty() {
-        check_secrets("the section", &shared.secrets)?;
-    }
-    if config.routes.is_empty() && config.routes_dir.is_none() {
-        return Err(
-            "no routes are configured; add [adapter.webhook.routes.NAME] with a secret, or set `routes_dir`".to_owned()
-        );
-    }
-    if config.routes.len() > ROUTES_MAX {
-        return Err(format!("{} routes are configured; the limit is {ROUTES_MAX}", config.routes.len()));
-    }
-    if let Some(path) = config.routes_dir.as_ref().filter(|path| !path.is_absolute()) {
-        return Err(format!("`routes_dir` is {}; use an absolute path", path.display()));
-    }
-    config.routes.iter().map(|(name, route)| Ok((name.clone(), shared.route(name, route)?))).collect()
-}
-
-/// Returns the listen address from `listen` and `port`.
-pub fn address(config: &Config) -> Result<SocketAddr, String> {
-    let listen = config.listen.trim().replace("localhost:", "127.0.0.1:");
-    let mut address: SocketAddr = listen
-        .parse()
-        .map_err(|_| format!("`listen` is {:?}; use an address and a port, like \"127.0.0.1:8644\"", config.listen))?;
-    if let Some(port) = config.port {
-        address.set_port(port);
-    }
-    Ok(address)
-}
-
-/// Returns all secrets that are not empty.
-fn secrets(one: Option<&String>, more: &[String]) -> Vec<String> {
-    one.into_iter().chain(more).map(|secret| secret.trim().to_owned()).filter(|secret| !secret.is_empty()).collect()
-}
-
-fn check_secrets(place: &str, secrets: &[String]) -> Result<(), String> {
-    const MAKE: &str = "generate one with `openssl rand -hex 32`";
-    if secrets.is_empty() {
-        return Err(format!("{place} has no secret, so anyone could call it; {MAKE}"));
-    }
-    if secrets.len() > SECRETS_MAX {
-        return Err(format!("{place} has {} secrets; the limit is {SECRETS_MAX}", secrets.len()));
-    }
-    if secrets.iter().any(|secret| secret == NO_AUTH) {
-        return Err(format!("{place} disables authentication ({NO_AUTH}), which is not supported; {MAKE}"));
-    }
-    if secrets.iter().any(|secret| secret.chars().count() < SECRET_CHARS_MIN) {
-        return Err(format!("{place} has a secret with fewer than {SECRET_CHARS_MIN} characters; {MAKE}"));
-    }
-    Ok(())
-}
-
-/// Rejects `whsec_` secrets that are not base64 or too short.
-fn check_coded(place: &str, secrets: &[String]) -> Result<(), String> {
-    let is_weak = |secret: &String| standard_keys(secret).iter().all(|key| key.len() < KEY_BYTES_MIN);
-    if secrets.iter().any(|secret| secret.starts_with(WHSEC) && is_weak(secret)) {
-        return Err(format!(
-            "{place} has a secret that begins with {WHSEC} but is not base64 of {KEY_BYTES_MIN} bytes or more; copy the whole secret"
-        ));
-    }
-    Ok(())
-}
-
-fn within<T: PartialOrd + std::fmt::Display>(
-    place: &str,
-    key: &str,
-    value: T,
-    range: &RangeInclusive<T>,
-) -> Result<(), String> {
-    match range.contains(&value) {
-        true => Ok(()),
-        false => Err(format!("{place} has {key} = {value}; choose {} to {}", range.start(), range.end())),
-    }
-}
-
-/// Returns the destination of a route's answers. The payload has no influence on it.
-fn deliver(place: &str, route: &RouteConfig) -> Result<Deliver, String> {
-    let to = route.deliver.trim();
-    match to {
-        "log" | "" | "local" | "origin" if route.deliver_only => {
-            Err(format!("{place} has deliver_only, but delivers only to the log; set a target in `deliver`"))
-        }
-        "log" | "" | "local" | "origin" => Ok(Deliver::answer_to("local").ending()),
-        "github_comment" => Err(format!(
-            "{place} has deliver = \"github_comment\", which is not supported; let the agent comment with a tool, and deliver its answer to a chat or the log"
-        )),
-        target if target.contains('{') => Err(format!(
-            "{place} has deliver = {target:?}; a payload cannot choose the target of its answer, so use a target without braces"
-        )),
-        target if route.deliver_only => Ok(Deliver::text_to(target)),
-        target => Ok(Deliver::answer_to(target).ending()),
-    }
-}
-
-#[cfg(test)]
-mod tests;

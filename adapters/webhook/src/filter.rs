@@ -12,7 +12,7 @@ const DEPTH_MAX: usize = 16;
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
 /// A condition.
-pub enum Filter {
+pub(crate) enum Filter {
     /// All conditions hold.
     All(Vec<Filter>),
     /// At least one condition holds.
@@ -24,7 +24,7 @@ pub enum Filter {
 }
 
 /// A test of a value.
-pub enum Test {
+pub(crate) enum Test {
     /// The value exists (`true`) or is missing (`false`).
     Exists(bool),
     /// The value equals this one.
@@ -45,7 +45,7 @@ impl Filter {
     /// # Errors
     ///
     /// The fault, and the correct form.
-    pub fn read(value: &Value) -> Result<Self, String> {
+    pub(crate) fn read(value: &Value) -> Result<Self, String> {
         match value {
             Value::Array(all) => Ok(Self::All(list(all, 0)?)),
             one => condition(one, 0),
@@ -53,7 +53,7 @@ impl Filter {
     }
 
     /// Returns whether the condition holds for a call.
-    pub fn holds(&self, call: &Call<'_>) -> bool {
+    pub(crate) fn holds(&self, call: &Call<'_>) -> bool {
         match self {
             Self::All(all) => all.iter().all(|one| one.holds(call)),
             Self::Any(any) => any.iter().any(|one| one.holds(call)),

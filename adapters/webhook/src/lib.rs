@@ -3,27 +3,38 @@
 //! A call is answered `202` after the host has committed its event. The event contains the destination of the
 //! agent's answer; an answer for this adapter arrives by `send` and is written to the log.
 //!
-//! * `config`: the keys and their checks;
-//! * `routes`: the configured routes, and those of a watched folder;
-//! * `door`: the request handler, from a request to an event;
-//! * `signature`: verification of the sender;
-//! * `replay`: replay protection and rate limit;
-//! * `filter`, `template`: conversion of a payload to a text;
-//! * `connection`: the listener;
+//! * `config`, `validate`: the keys, and their checks;
+//! * `route`, `routes`, `route_files`: the configured routes, and those of a watched folder;
+//! * `scheme`, `signature`, `call_ids`: verification of the sender, and the identifiers of a call;
+//! * `payload`, `filter`, `template`: conversion of a payload to a text;
+//! * `replay`, `rate`: replay protection, and the rate limit;
+//! * `server`: the shared state of all calls;
+//! * `handler`, `emit`, `response`, `call_log`: from a request to an event and its response;
+//! * `listener`: the port;
 //! * `outbound`: answers for the log.
 
 #![forbid(unsafe_code)]
 
+mod call_ids;
+mod call_log;
 mod config;
-mod connection;
-mod door;
+mod emit;
 mod filter;
+mod handler;
+mod listener;
 mod outbound;
 mod payload;
+mod rate;
 mod replay;
+mod response;
+mod route;
+mod route_files;
 mod routes;
+mod scheme;
+mod server;
 mod signature;
 mod template;
+mod validate;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,7 +42,7 @@ use hermes_adapter_sdk::prelude::*;
 use tokio::net::TcpListener;
 
 pub use config::Config;
-use door::Door;
+use server::Server;
 
 /// One call as the fuzz ring sees it.
 #[doc(hidden)]
@@ -49,13 +60,13 @@ pub struct ReadCall {
 pub fn read_call(secret: &str, headers: &axum::http::HeaderMap, body: &[u8]) -> Option<ReadCall> {
     const NOW_MS: i64 = 1_700_000_000_000;
     let section = serde_json::json!({ "secret": secret, "routes": { "r": {} } });
-    let routes = config::check(&serde_json::from_value(section).ok()?).ok()?;
+    let routes = validate::check(&serde_json::from_value(section).ok()?).ok()?;
     let route = routes.get("r")?;
-    let signed = signature::judge(route, headers, body, NOW_MS);
-    let texts = payload::read(headers, body).map(|said| {
-        let scheme = signed.as_ref().map_or(routes::Scheme::Auto, |signed| signed.scheme);
-        let event = payload::event(scheme, headers, &said);
-        let call = payload::Call { route: "r", event, id: "i".to_owned(), payload: &said, headers };
+    let signed = signature::verify(route, headers, body, NOW_MS);
+    let texts = payload::read(headers, body).map(|payload| {
+        let scheme = signed.as_ref().map_or(scheme::Scheme::Auto, |signed| signed.scheme);
+        let event = payload::event(scheme, headers, &payload);
+        let call = payload::Call { route: "r", event, id: "i".to_owned(), payload: &payload, headers };
         [None, Some("{text}|{payload.text}")].map(|template| template::text(template, &call))
     });
     Some(ReadCall { is_signed: signed.is_ok(), texts })
@@ -63,7 +74,7 @@ pub fn read_call(secret: &str, headers: &axum::http::HeaderMap, body: &[u8]) -> 
 
 /// The adapter: one listener and its routes.
 pub struct Webhook {
-    door: Arc<Door>,
+    server: Arc<Server>,
     listener: Mutex<Option<TcpListener>>,
 }
 
@@ -89,15 +100,15 @@ impl Adapter for Webhook {
     type Config = Config;
 
     fn check(config: &Config) -> Result<(), String> {
-        config::check(config).map(drop)
+        validate::check(config).map(drop)
     }
 
     fn new(config: Config, host: Host) -> Self {
-        Self { door: Arc::new(Door::new(&config, host)), listener: Mutex::default() }
+        Self { server: Arc::new(Server::new(&config, host)), listener: Mutex::default() }
     }
 
     async fn connect(&self) -> Result<(), ConnectError> {
-        let listener = connection::open(&self.door).await?;
+        let listener = listener::open(&self.server).await?;
         *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
         Ok(())
     }
@@ -105,13 +116,13 @@ impl Adapter for Webhook {
     async fn run(&self) -> Result<(), ConnectError> {
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
         match listener {
-            Some(listener) => connection::serve(&self.door, listener).await,
+            Some(listener) => listener::serve(&self.server, listener).await,
             None => Err(ConnectError::retry("the listener is not open")),
         }
     }
 
     async fn send(&self, message: Outgoing) -> SendOutcome {
-        outbound::send(&self.door, &message)
+        outbound::send(&self.server, &message)
     }
 }
 

@@ -5,27 +5,26 @@ use axum::http::header::CONTENT_TYPE;
 use hermes_adapter_net::lenient;
 use serde_json::{Map, Value};
 
-use crate::routes::Scheme;
-use crate::signature::forms;
+use crate::scheme::{self, Scheme};
 
 /// A call with a valid signature.
-pub struct Call<'c> {
+pub(crate) struct Call<'c> {
     /// The name of the route.
-    pub route: &'c str,
+    pub(crate) route: &'c str,
     /// The event, such as `pull_request`.
-    pub event: String,
+    pub(crate) event: String,
     /// The id of the call.
-    pub id: String,
+    pub(crate) id: String,
     /// The parsed body.
-    pub payload: &'c Value,
+    pub(crate) payload: &'c Value,
     /// The headers.
-    pub headers: &'c HeaderMap,
+    pub(crate) headers: &'c HeaderMap,
 }
 
 impl Call<'_> {
     /// Returns the value of a field in a filter: `payload.…`, `event`, `headers.…`; any
     /// other name is a field of the payload.
-    pub fn field(&self, field: &str) -> Option<Value> {
+    pub(crate) fn field(&self, field: &str) -> Option<Value> {
         let (first, rest) = field.split_once('.').unwrap_or((field, ""));
         match (first, rest) {
             ("event" | "event_type", "") => Some(Value::String(self.event.clone())),
@@ -41,7 +40,7 @@ impl Call<'_> {
 }
 
 /// Returns the value at a dotted path; list indexes are numbers.
-pub fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
+pub(crate) fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').filter(|part| !part.is_empty()).try_fold(value, |value, part| match value {
         Value::Object(table) => table.get(part),
         Value::Array(items) => items.get(part.parse::<usize>().ok()?),
@@ -50,7 +49,7 @@ pub fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
 }
 
 /// Parses a body: JSON, or a form in which `payload` may be JSON.
-pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
+pub(crate) fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
     // A payload that is cut off at some depth could have another meaning.
     if lenient::is_too_deep(body) {
         return None;
@@ -78,11 +77,11 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
 }
 
 /// Returns the event of a call, from its headers or its payload. Signed data comes first, for senders that include it.
-pub fn event(scheme: Scheme, headers: &HeaderMap, payload: &Value) -> String {
+pub(crate) fn event(scheme: Scheme, headers: &HeaderMap, payload: &Value) -> String {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
     let field = |name: &str| payload.get(name)?.as_str().map(str::to_owned);
     let in_header =
-        || header("x-github-event").or_else(|| header("x-gitlab-event")).or_else(|| forms::event_of(headers));
+        || header("x-github-event").or_else(|| header("x-gitlab-event")).or_else(|| scheme::event_of_headers(headers));
     let in_payload = || field("event_type").or_else(|| field("type")).or_else(|| field("webhookEvent"));
     let found = match scheme {
         Scheme::Standard | Scheme::V2 => in_payload().or_else(in_header),

@@ -1,4 +1,4 @@
-//! The memory of a route: the signed bytes that were seen, those in transit to the host, and the recent call rate.
+//! The memory of a route: the signed bytes that were seen, and those in transit to the host.
 //!
 //! The host stores event ids for thirty days and rejects a repeated id by itself. An unsigned id can be exchanged by
 //! anyone who recorded a call, so the signed bytes are stored here, for `replay_s`, in the host's key-value store.
@@ -7,48 +7,44 @@
 //! were in transit. Therefore their first id is stored before the emit. A call with the same bytes under another id
 //! is emitted with the first one, and the host recognizes that id.
 
-use std::collections::{BTreeSet, VecDeque};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use hermes_adapter_sdk::prelude::*;
 use serde_json::json;
+use std::collections::{BTreeSet, VecDeque};
 
 /// The maximum number of marks per route, which keeps the stored value below 64 KiB.
-pub const MARKS_MAX: usize = 3_600;
+pub(crate) const MARKS_MAX: usize = 3_600;
 
 /// The size of an entry, in bytes: a mark and the second at which it expires.
 const ENTRY_BYTES: usize = 12;
 
 /// The maximum number of calls with an unknown result per route; each comes from a crash of this process.
-const UNSURE_MAX: usize = 16;
+const UNRESOLVED_MAX: usize = 16;
 
 /// The key of the list of routes with stored marks.
 const INDEX: &str = "remembered";
 
-/// One minute in milliseconds.
-const MINUTE_MS: i64 = 60_000;
-
 /// The marks of one route.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub(crate) struct Marks {
     /// The marks of seen calls with their expiry in seconds since the Unix epoch, the oldest first.
     seen: VecDeque<([u8; 8], u32)>,
     /// The marks of emitted calls with an unknown result: the event id, and the expiry in seconds since the Unix epoch.
-    unsure: VecDeque<([u8; 8], String, u32)>,
-    is_listed: bool,
+    unresolved: VecDeque<([u8; 8], String, u32)>,
+    is_registered: bool,
 }
 
 impl Marks {
     /// Returns whether these bytes are stored and not expired.
-    pub fn has(&self, mark: [u8; 8], now_ms: i64) -> bool {
-        self.seen.iter().any(|(known, until_s)| *known == mark && i64::from(*until_s) > now_ms.div_euclid(1_000))
+    pub(crate) fn has(&self, mark: [u8; 8], now_ms: i64) -> bool {
+        self.seen.iter().any(|(other, until_s)| *other == mark && i64::from(*until_s) > now_ms.div_euclid(1_000))
     }
 
     /// Adds the mark of a seen call.
-    pub fn note(&mut self, mark: [u8; 8], now_ms: i64, replay_s: u64) {
+    pub(crate) fn record(&mut self, mark: [u8; 8], now_ms: i64, replay_s: u64) {
         self.seen.retain(|(_, until_s)| i64::from(*until_s) > now_ms.div_euclid(1_000));
-        self.seen.push_back((mark, until(now_ms, replay_s)));
+        self.seen.push_back((mark, expiry_s(now_ms, replay_s)));
         while self.seen.len() > MARKS_MAX {
             self.seen.pop_front();
         }
@@ -60,7 +56,7 @@ impl Marks {
     /// # Errors
     ///
     /// If the host cannot store the id: a crash could then duplicate the call.
-    pub async fn begin(
+    pub(crate) async fn begin(
         &mut self,
         mark: [u8; 8],
         event: &str,
@@ -68,27 +64,27 @@ impl Marks {
         replay_s: u64,
         (host, route): (&Host, &str),
     ) -> Result<String, CallError> {
-        self.unsure.retain(|(_, _, until_s)| i64::from(*until_s) > now_ms.div_euclid(1_000));
-        if let Some((_, first, _)) = self.unsure.iter().find(|(known, _, _)| *known == mark) {
+        self.unresolved.retain(|(_, _, until_s)| i64::from(*until_s) > now_ms.div_euclid(1_000));
+        if let Some((_, first, _)) = self.unresolved.iter().find(|(other, _, _)| *other == mark) {
             return Ok(first.clone());
         }
-        self.unsure.push_back((mark, event.to_owned(), until(now_ms, replay_s)));
-        while self.unsure.len() > UNSURE_MAX {
-            self.unsure.pop_front();
+        self.unresolved.push_back((mark, event.to_owned(), expiry_s(now_ms, replay_s)));
+        while self.unresolved.len() > UNRESOLVED_MAX {
+            self.unresolved.pop_front();
         }
-        self.be_listed(host, route).await?;
-        host.kv().set(&unsure_place(route), &json!(self.unsure).to_string()).await?;
+        self.register(host, route).await?;
+        host.kv().set(&unresolved_key(route), &json!(self.unresolved).to_string()).await?;
         Ok(event.to_owned())
     }
 
     /// Removes a mark whose result is known. The removal is stored with the next `begin`.
-    pub fn settle(&mut self, mark: [u8; 8]) {
-        self.unsure.retain(|(known, _, _)| *known != mark);
+    pub(crate) fn settle(&mut self, mark: [u8; 8]) {
+        self.unresolved.retain(|(other, _, _)| *other != mark);
     }
 
-    fn is_over(&self, now_ms: i64) -> bool {
+    fn is_expired(&self, now_ms: i64) -> bool {
         let ends =
-            self.seen.iter().map(|(_, until_s)| until_s).chain(self.unsure.iter().map(|(_, _, until_s)| until_s));
+            self.seen.iter().map(|(_, until_s)| until_s).chain(self.unresolved.iter().map(|(_, _, until_s)| until_s));
         ends.into_iter().all(|until_s| i64::from(*until_s) <= now_ms.div_euclid(1_000))
     }
 
@@ -113,52 +109,52 @@ impl Marks {
     /// # Errors
     ///
     /// If the host cannot read them: replays could then not be recognized.
-    pub async fn load(host: &Host, route: &str) -> Result<Self, CallError> {
-        let kept = host.kv().get(&place(route)).await?;
-        let mut marks = kept.map_or_else(Self::default, |text| {
+    pub(crate) async fn load(host: &Host, route: &str) -> Result<Self, CallError> {
+        let stored = host.kv().get(&marks_key(route)).await?;
+        let mut marks = stored.map_or_else(Self::default, |text| {
             Self::read(&text).unwrap_or_else(|| {
                 tracing::warn!(route, "record of earlier calls cannot be read; starting with an empty one");
                 Self::default()
             })
         });
-        let unsure = host.kv().get(&unsure_place(route)).await?;
-        marks.unsure = unsure.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let unresolved = host.kv().get(&unresolved_key(route)).await?;
+        marks.unresolved = unresolved.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         Ok(marks)
     }
 
     /// Stores the marks of seen calls; returns whether the write succeeded.
-    pub async fn keep(&mut self, host: &Host, route: &str) -> bool {
-        let kept = async {
-            self.be_listed(host, route).await?;
-            host.kv().set(&place(route), &self.write()).await
+    pub(crate) async fn store(&mut self, host: &Host, route: &str) -> bool {
+        let stored = async {
+            self.register(host, route).await?;
+            host.kv().set(&marks_key(route), &self.write()).await
         };
-        let kept = kept.await;
-        if let Err(error) = &kept {
+        let stored = stored.await;
+        if let Err(error) = &stored {
             tracing::warn!(route, %error, "record of a call cannot be saved; it is kept until the next start only");
         }
-        kept.is_ok()
+        stored.is_ok()
     }
 
     /// Adds the route to the stored list, so that its marks are found after the route is removed.
-    async fn be_listed(&mut self, host: &Host, route: &str) -> Result<(), CallError> {
-        if !self.is_listed {
-            let _alone = LISTING.lock().await;
-            let mut names = listed(host).await?;
+    async fn register(&mut self, host: &Host, route: &str) -> Result<(), CallError> {
+        if !self.is_registered {
+            let _alone = REGISTER_LOCK.lock().await;
+            let mut names = registered_routes(host).await?;
             if names.insert(route.to_owned()) {
                 host.kv().set(INDEX, &json!(names).to_string()).await?;
             }
-            self.is_listed = true;
+            self.is_registered = true;
         }
         Ok(())
     }
 }
 
 /// The lock for reading and writing the list of names.
-static LISTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+static REGISTER_LOCK: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-async fn listed(host: &Host) -> Result<BTreeSet<String>, CallError> {
-    let kept = host.kv().get(INDEX).await?;
-    Ok(kept.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+async fn registered_routes(host: &Host) -> Result<BTreeSet<String>, CallError> {
+    let stored = host.kv().get(INDEX).await?;
+    Ok(stored.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
 /// Deletes the marks of removed routes after all of them have expired. Until then they protect a route that returns.
@@ -166,14 +162,14 @@ async fn listed(host: &Host) -> Result<BTreeSet<String>, CallError> {
 /// # Errors
 ///
 /// If the host cannot read or write; the next attempt may succeed.
-pub async fn forget_gone(host: &Host, is_there: impl Fn(&str) -> bool) -> Result<(), CallError> {
-    let _alone = LISTING.lock().await;
-    let names = listed(host).await?;
+pub(crate) async fn sweep_removed(host: &Host, is_there: impl Fn(&str) -> bool) -> Result<(), CallError> {
+    let _alone = REGISTER_LOCK.lock().await;
+    let names = registered_routes(host).await?;
     let mut left = names.clone();
     for gone in names.iter().filter(|name| !is_there(name)) {
-        if Marks::load(host, gone).await?.is_over(host.now_ms()) {
-            host.kv().delete(&place(gone)).await?;
-            host.kv().delete(&unsure_place(gone)).await?;
+        if Marks::load(host, gone).await?.is_expired(host.now_ms()) {
+            host.kv().delete(&marks_key(gone)).await?;
+            host.kv().delete(&unresolved_key(gone)).await?;
             left.remove(gone);
         }
     }
@@ -183,41 +179,17 @@ pub async fn forget_gone(host: &Host, is_there: impl Fn(&str) -> bool) -> Result
     Ok(())
 }
 
-fn until(now_ms: i64, replay_s: u64) -> u32 {
+fn expiry_s(now_ms: i64, replay_s: u64) -> u32 {
     let until_s = now_ms.div_euclid(1_000).saturating_add(i64::try_from(replay_s).unwrap_or(i64::MAX));
     u32::try_from(until_s).unwrap_or(u32::MAX)
 }
 
-fn unsure_place(route: &str) -> String {
+fn unresolved_key(route: &str) -> String {
     format!("unsure:{route}")
 }
 
-fn place(route: &str) -> String {
+fn marks_key(route: &str) -> String {
     format!("marks:{route}")
-}
-
-/// The times of accepted calls within the last minute, in milliseconds.
-#[derive(Debug, Default)]
-pub struct Rate(VecDeque<i64>);
-
-impl Rate {
-    /// Counts a call, or returns the number of seconds until one is allowed.
-    pub fn take(&mut self, per_minute: u32, now_ms: i64) -> Result<(), u64> {
-        // Times in the future, after the clock was set back, do not block calls.
-        self.0.retain(|at| (0..MINUTE_MS).contains(&now_ms.saturating_sub(*at)));
-        if self.0.len() >= per_minute as usize {
-            let oldest = self.0.front().copied().unwrap_or(now_ms);
-            let wait_ms = (oldest + MINUTE_MS).saturating_sub(now_ms).clamp(1, MINUTE_MS);
-            return Err(u64::try_from((wait_ms + 999) / 1_000).unwrap_or(1));
-        }
-        self.0.push_back(now_ms);
-        Ok(())
-    }
-
-    /// Removes the last call, which was a repetition or was not accepted.
-    pub fn give_back(&mut self) {
-        self.0.pop_back();
-    }
 }
 
 #[cfg(test)]

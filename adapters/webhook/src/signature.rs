@@ -7,7 +7,7 @@
 //! | GitLab | `X-Gitlab-Token` | nothing: the secret itself is sent: <https://docs.gitlab.com/user/project/integrations/webhooks/> |
 //! | v2 | `X-Webhook-Signature-V2`, `X-Webhook-Timestamp` | time and body, as `time.body` |
 //! | v1 | `X-Webhook-Signature` | the body |
-//! | a service, or the keys of a route | see [`forms`] | the body, alone or after a time |
+//! | a service, or the keys of a route | see [`scheme`] | the body, alone or after a time |
 //!
 //! Tags are compared in constant time. A header that occurs twice counts as invalid.
 
@@ -17,29 +17,26 @@ use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use sha2::{Digest, Sha256};
 
-use crate::routes::{Route, Scheme};
-
-pub mod forms;
-
-use forms::{Form, Message};
+use crate::route::Route;
+use crate::scheme::{self, Form, Message, Scheme, from_hex};
 
 /// The maximum number of signatures in one header, as during a rotation of the secret.
 const SIGNATURES_MAX: usize = 16;
 
 /// The prefix of a secret that is written as base64.
-pub const WHSEC: &str = "whsec_";
+pub(crate) const WHSEC: &str = "whsec_";
 
 /// The result of a successful verification.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Signed {
+pub(crate) struct Verification {
     /// The scheme.
-    pub scheme: Scheme,
+    pub(crate) scheme: Scheme,
     /// The id of the call, if it is signed, too.
-    pub id: Option<String>,
+    pub(crate) id: Option<String>,
     /// The header of the call's id, if the service has one.
-    pub id_header: &'static str,
+    pub(crate) id_header: &'static str,
     /// A hash of the signed bytes, which identifies them; `None` if nothing is signed.
-    pub mark: Option<[u8; 8]>,
+    pub(crate) mark: Option<[u8; 8]>,
 }
 
 /// Verifies a call.
@@ -47,21 +44,26 @@ pub struct Signed {
 /// # Errors
 ///
 /// The reason for the refusal, without information about the secret.
-pub fn judge(route: &Route, headers: &HeaderMap, body: &[u8], now_ms: i64) -> Result<Signed, &'static str> {
-    let call = Judged { route, headers, body, now_ms };
+pub(crate) fn verify(
+    route: &Route,
+    headers: &HeaderMap,
+    body: &[u8],
+    now_ms: i64,
+) -> Result<Verification, &'static str> {
+    let call = Verifier { route, headers, body, now_ms };
     let form = match route.scheme {
         Scheme::Form => route.form.as_ref(),
-        Scheme::Auto if by_headers(headers).is_none() => forms::by_headers(headers),
+        Scheme::Auto if scheme_of_headers(headers).is_none() => scheme::form_of_headers(headers),
         _ => None,
     };
     let scheme = match route.scheme {
         _ if form.is_some() => Scheme::Form,
-        Scheme::Auto => by_headers(headers).ok_or(NO_SIGNATURE)?,
+        Scheme::Auto => scheme_of_headers(headers).ok_or(NO_SIGNATURE)?,
         scheme => scheme,
     };
     let is_of_body =
         matches!(scheme, Scheme::GitHub | Scheme::V1) || form.is_some_and(|form| form.message == Message::Body);
-    if route.scheme == Scheme::Auto && is_of_body && is_stamped(body) {
+    if route.scheme == Scheme::Auto && is_of_body && has_leading_time(body) {
         return Err("its body looks like signed data of another scheme, with a leading timestamp");
     }
     if let Some(form) = form {
@@ -69,16 +71,16 @@ pub fn judge(route: &Route, headers: &HeaderMap, body: &[u8], now_ms: i64) -> Re
     }
     match scheme {
         Scheme::Standard => call.standard(),
-        Scheme::GitHub => call.body_alone(scheme, "x-hub-signature-256"),
+        Scheme::GitHub => call.body_signature(scheme, "x-hub-signature-256"),
         Scheme::GitLab => call.token(),
         Scheme::V2 => call.v2(),
-        Scheme::Auto | Scheme::V1 | Scheme::Form => call.body_alone(Scheme::V1, "x-webhook-signature"),
+        Scheme::Auto | Scheme::V1 | Scheme::Form => call.body_signature(Scheme::V1, "x-webhook-signature"),
     }
 }
 
 /// Returns the scheme of the first known header, the strongest scheme first. The schemes of GitHub and GitLab come
 /// before the remaining ones, because their senders send one signature only.
-fn by_headers(headers: &HeaderMap) -> Option<Scheme> {
+fn scheme_of_headers(headers: &HeaderMap) -> Option<Scheme> {
     const ORDER: [(&str, Scheme); 6] = [
         ("webhook-signature", Scheme::Standard),
         ("svix-signature", Scheme::Standard),
@@ -93,7 +95,7 @@ fn by_headers(headers: &HeaderMap) -> Option<Scheme> {
 /// Returns whether a body begins like the signed message of a scheme with a time: `TIME.` or `ID.TIME.`. All
 /// schemes share one key, so a recorded call of such a scheme would otherwise be a valid call of a scheme without a
 /// time.
-fn is_stamped(body: &[u8]) -> bool {
+fn has_leading_time(body: &[u8]) -> bool {
     /// The minimum number of digits in a signed time, in seconds.
     const DIGITS_MIN: usize = 9;
     let is_time = |part: &[u8]| part.len() >= DIGITS_MIN && part.iter().all(u8::is_ascii_digit);
@@ -106,7 +108,7 @@ fn is_stamped(body: &[u8]) -> bool {
         || second.is_some_and(|part| third.is_some() && is_time(part))
 }
 
-struct Judged<'c> {
+struct Verifier<'c> {
     route: &'c Route,
     headers: &'c HeaderMap,
     body: &'c [u8],
@@ -114,76 +116,78 @@ struct Judged<'c> {
 }
 
 /// The reason for refusing a call without a known signature.
-pub const NO_SIGNATURE: &str = "it carries no signature of a known scheme";
-const WRONG: &str = "its signature does not match any of the secrets";
-const UNREAD: &str = "its signature cannot be parsed";
+pub(crate) const NO_SIGNATURE: &str = "it carries no signature of a known scheme";
 
-impl Judged<'_> {
-    fn standard(&self) -> Result<Signed, &'static str> {
+const NO_MATCH: &str = "its signature does not match any of the secrets";
+
+const UNREADABLE: &str = "its signature cannot be parsed";
+
+impl Verifier<'_> {
+    fn standard(&self) -> Result<Verification, &'static str> {
         let prefix = if self.headers.contains_key("webhook-signature") { "webhook" } else { "svix" };
-        let id = self.one(&format!("{prefix}-id"))?;
-        let time = self.one(&format!("{prefix}-timestamp"))?;
-        let said = self.one(&format!("{prefix}-signature"))?;
-        self.is_near(time)?;
+        let id = self.single_header(&format!("{prefix}-id"))?;
+        let time = self.single_header(&format!("{prefix}-timestamp"))?;
+        let value = self.single_header(&format!("{prefix}-signature"))?;
+        self.check_time(time)?;
         let message = [id.as_bytes(), b".", time.as_bytes(), b".", self.body].concat();
-        let signatures: Vec<Vec<u8>> = said
+        let signatures: Vec<Vec<u8>> = value
             .split_whitespace()
-            .filter_map(|one| one.strip_prefix("v1,"))
+            .filter_map(|tag| tag.strip_prefix("v1,"))
             .take(SIGNATURES_MAX)
-            .filter_map(|one| STANDARD.decode(one).ok())
+            .filter_map(|tag| STANDARD.decode(tag).ok())
             .collect();
         for key in self.route.secrets.iter().flat_map(|secret| standard_keys(secret)) {
             let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
             if signatures.iter().any(|tag| hmac::verify(&key, &message, tag).is_ok()) {
                 let mark = Some(mark(Scheme::Standard, &message));
-                return Ok(Signed { scheme: Scheme::Standard, id: Some(id.to_owned()), id_header: "", mark });
+                return Ok(Verification { scheme: Scheme::Standard, id: Some(id.to_owned()), id_header: "", mark });
             }
         }
-        Err(WRONG)
+        Err(NO_MATCH)
     }
 
-    fn v2(&self) -> Result<Signed, &'static str> {
-        let time = self.one("x-webhook-timestamp")?;
-        self.is_near(time)?;
+    fn v2(&self) -> Result<Verification, &'static str> {
+        let time = self.single_header("x-webhook-timestamp")?;
+        self.check_time(time)?;
         let message = [time.as_bytes(), b".", self.body].concat();
-        self.in_hex(Scheme::V2, "x-webhook-signature-v2", &message)
+        self.hex_signature(Scheme::V2, "x-webhook-signature-v2", &message)
     }
 
-    fn body_alone(&self, scheme: Scheme, header: &str) -> Result<Signed, &'static str> {
-        self.in_hex(scheme, header, self.body)
+    fn body_signature(&self, scheme: Scheme, header: &str) -> Result<Verification, &'static str> {
+        self.hex_signature(scheme, header, self.body)
     }
 
-    fn in_hex(&self, scheme: Scheme, header: &str, message: &[u8]) -> Result<Signed, &'static str> {
-        let said = self.one(header)?;
-        let tag = from_hex(said.strip_prefix("sha256=").unwrap_or(said)).ok_or(UNREAD)?;
+    fn hex_signature(&self, scheme: Scheme, header: &str, message: &[u8]) -> Result<Verification, &'static str> {
+        let value = self.single_header(header)?;
+        let tag = from_hex(value.strip_prefix("sha256=").unwrap_or(value)).ok_or(UNREADABLE)?;
         for secret in &self.route.secrets {
             let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
             if hmac::verify(&key, message, &tag).is_ok() {
-                return Ok(Signed { scheme, id: None, id_header: "", mark: Some(mark(scheme, message)) });
+                return Ok(Verification { scheme, id: None, id_header: "", mark: Some(mark(scheme, message)) });
             }
         }
-        Err(WRONG)
+        Err(NO_MATCH)
     }
 
-    fn form(&self, form: &Form) -> Result<Signed, &'static str> {
-        let said = self.one(&form.header)?;
-        let (time, said): (&str, Vec<&str>) = match form.message {
-            Message::Body => ("", vec![said]),
-            Message::Slack | Message::Timestamp => (self.one(&form.time_header)?, vec![said]),
+    fn form(&self, form: &Form) -> Result<Verification, &'static str> {
+        let value = self.single_header(&form.header)?;
+        let (time, value): (&str, Vec<&str>) = match form.message {
+            Message::Body => ("", vec![value]),
+            Message::Slack | Message::Timestamp => (self.single_header(&form.time_header)?, vec![value]),
             Message::Stripe => {
-                let parts = || said.split(',').filter_map(|part| part.trim().split_once('='));
-                let time = parts().find(|(name, _)| *name == "t").ok_or(UNREAD)?.1;
+                let parts = || value.split(',').filter_map(|part| part.trim().split_once('='));
+                let time = parts().find(|(name, _)| *name == "t").ok_or(UNREADABLE)?.1;
                 (time, parts().filter(|(name, _)| *name == "v1").map(|(_, tag)| tag).collect())
             }
         };
         if form.message != Message::Body {
-            self.is_near(time)?;
+            self.check_time(time)?;
         }
-        let bare = |said: &'_ str| said.strip_prefix(&*form.prefix).map_or_else(|| said.to_owned(), str::to_owned);
-        let tags = said.into_iter().take(SIGNATURES_MAX).filter_map(|said| form.encoding.decode(&bare(said)));
+        let bare = |value: &'_ str| value.strip_prefix(&*form.prefix).map_or_else(|| value.to_owned(), str::to_owned);
+        let tags = value.into_iter().take(SIGNATURES_MAX).filter_map(|value| form.encoding.decode(&bare(value)));
         let tags: Vec<Vec<u8>> = tags.collect();
         if tags.is_empty() {
-            return Err(UNREAD);
+            return Err(UNREADABLE);
         }
         let message = form.message.of(time, self.body);
         for secret in &self.route.secrets {
@@ -192,19 +196,19 @@ impl Judged<'_> {
                 // A signature of the body alone is the same under every header.
                 let tag = if form.message == Message::Body { Scheme::V1 } else { Scheme::Form };
                 let mark = Some(mark(tag, &message));
-                return Ok(Signed { scheme: Scheme::Form, id: None, id_header: form.id_header, mark });
+                return Ok(Verification { scheme: Scheme::Form, id: None, id_header: form.id_header, mark });
             }
         }
-        Err(WRONG)
+        Err(NO_MATCH)
     }
 
-    fn token(&self) -> Result<Signed, &'static str> {
-        let said = self.one("x-gitlab-token")?;
+    fn token(&self) -> Result<Verification, &'static str> {
+        let value = self.single_header("x-gitlab-token")?;
         for secret in &self.route.secrets {
             let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
             let wanted = hmac::sign(&key, secret.as_bytes());
-            if hmac::verify(&key, said.as_bytes(), wanted.as_ref()).is_ok() {
-                return Ok(Signed { scheme: Scheme::GitLab, id: None, id_header: "", mark: self.unkeyed() });
+            if hmac::verify(&key, value.as_bytes(), wanted.as_ref()).is_ok() {
+                return Ok(Verification { scheme: Scheme::GitLab, id: None, id_header: "", mark: self.gitlab_mark() });
             }
         }
         Err("its token does not match any of the secrets")
@@ -212,7 +216,7 @@ impl Judged<'_> {
 
     /// Returns a hash of a GitLab call, which has no signature. Without an id it is
     /// identified by its body and event chain.
-    fn unkeyed(&self) -> Option<[u8; 8]> {
+    fn gitlab_mark(&self) -> Option<[u8; 8]> {
         if self.headers.contains_key("idempotency-key") {
             return None;
         }
@@ -221,16 +225,16 @@ impl Judged<'_> {
     }
 
     /// Returns the value of a header that occurs exactly once.
-    fn one(&self, name: &str) -> Result<&str, &'static str> {
+    fn single_header(&self, name: &str) -> Result<&str, &'static str> {
         let mut all = self.headers.get_all(name).iter();
         match (all.next(), all.next()) {
-            (Some(value), None) => value.to_str().map(str::trim).map_err(|_| UNREAD),
+            (Some(value), None) => value.to_str().map(str::trim).map_err(|_| UNREADABLE),
             (Some(_), Some(_)) => Err("a header of its signature occurs twice"),
             (None, _) => Err("it lacks the signature that its route requires"),
         }
     }
 
-    fn is_near(&self, time: &str) -> Result<(), &'static str> {
+    fn check_time(&self, time: &str) -> Result<(), &'static str> {
         let at_s: i64 = time.parse().map_err(|_| "its timestamp cannot be parsed")?;
         let off = self.now_ms.div_euclid(1_000).abs_diff(at_s);
         if off > self.route.age_s_max { Err("its timestamp differs too much from the current time") } else { Ok(()) }
@@ -239,7 +243,7 @@ impl Judged<'_> {
 
 /// Returns the keys that a secret can mean. `whsec_…` is base64. Any other secret is used literally, and also decoded
 /// if it is valid base64, as the libraries of both schemes do.
-pub fn standard_keys(secret: &str) -> Vec<Vec<u8>> {
+pub(crate) fn standard_keys(secret: &str) -> Vec<Vec<u8>> {
     if let Some(coded) = secret.strip_prefix(WHSEC) {
         return STANDARD.decode(coded).ok().into_iter().collect();
     }
@@ -247,20 +251,13 @@ pub fn standard_keys(secret: &str) -> Vec<Vec<u8>> {
     std::iter::once(secret.as_bytes().to_vec()).chain(coded).collect()
 }
 
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
-}
-
 /// Returns a hash that identifies these signed bytes.
-fn mark(scheme: Scheme, message: &[u8]) -> [u8; 8] {
+pub(crate) fn mark(scheme: Scheme, message: &[u8]) -> [u8; 8] {
     let digest = digest(&[&[scheme as u8], message]);
     std::array::from_fn(|n| digest[n])
 }
 
-fn digest(parts: &[&[u8]]) -> [u8; 32] {
+pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
         // The length separates the parts.
@@ -268,58 +265,6 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
         hash.update(part);
     }
     hash.finalize().into()
-}
-
-/// The identifiers of a call.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Names {
-    /// The id for display: that of the sender, or else a hash of the content.
-    pub id: String,
-    /// The event id for the host.
-    pub event: String,
-    /// True if the same signed bytes always produce the same event id.
-    pub is_signed: bool,
-}
-
-/// Returns the identifiers of a call.
-///
-/// An unsigned id is not trusted: anyone who recorded a call can exchange it, and other content under the same id is
-/// another call. Therefore it is combined with the body. A call without an id is identified by its content and the
-/// time span in which it counts once; at the boundary between two spans its mark is still stored.
-pub fn names(signed: &Signed, headers: &HeaderMap, body: &[u8], now_ms: i64, replay_s: u64) -> Names {
-    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(|id| id.trim().to_owned());
-    let given = match signed.scheme {
-        Scheme::Standard => signed.id.clone(),
-        Scheme::GitHub => header("x-github-delivery"),
-        // The other ids of GitLab identify the hook or a chain of events instead of the call.
-        Scheme::GitLab => header("idempotency-key"),
-        Scheme::Form if !signed.id_header.is_empty() => header(signed.id_header),
-        Scheme::Auto | Scheme::V1 | Scheme::V2 | Scheme::Form => header("x-request-id"),
-    };
-    let given = given.filter(|id| !id.is_empty());
-    let span = now_ms.div_euclid(1_000).div_euclid(i64::try_from(replay_s.max(1)).unwrap_or(i64::MAX));
-    let words = match (signed.scheme, &given) {
-        (Scheme::Standard, Some(id)) => digest(&[b"id", id.as_bytes()]),
-        // GitHub's payloads contain the time of the event, so two events never have the same body.
-        (Scheme::GitHub, _) => digest(&[b"body", body]),
-        (_, Some(id)) => digest(&[b"both", id.as_bytes(), body]),
-        (_, None) => digest(&[b"span", &span.to_be_bytes(), &signed.mark.unwrap_or_default(), body]),
-    };
-    let event = hex(&words[..16]);
-    let is_signed = matches!(signed.scheme, Scheme::Standard | Scheme::GitHub);
-    Names { id: given.map_or_else(|| event.clone(), short), event, is_signed }
-}
-
-/// Returns an id that is valid in the id of a chat.
-fn short(id: String) -> String {
-    /// The maximum length of an unchanged id, in bytes.
-    const ID_BYTES_MAX: usize = 100;
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
-    if id.len() <= ID_BYTES_MAX && id.bytes().all(is_plain) { id } else { hex(&Sha256::digest(id)[..16]) }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ const RAW_CHARS_MAX: usize = 4_000;
 const NAME_BYTES_MAX: usize = 200;
 
 /// Returns the text of a call, from the route's template or, without one, from the payload itself.
-pub fn text(template: Option<&str>, call: &Call<'_>) -> String {
+pub(crate) fn text(template: Option<&str>, call: &Call<'_>) -> String {
     match template.filter(|template| !template.trim().is_empty()) {
         Some(template) => fill(template, call),
         None => format!(
@@ -102,7 +102,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Returns at most `chars_max` characters of a text, with a note about omitted characters.
-pub fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
+pub(crate) fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars_max) {
         None => text.into(),
         Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()).into(),

@@ -77,23 +77,23 @@ impl AgentRuntime for Echo {
 
     fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
         Box::pin(async move {
-            let mut plan = Plan::of(&heard(&request.input), self.test_words);
+            let mut plan = EchoPlan::of(&input_text(&request.input), self.test_words);
             if self.introduces && !self.test_words && request.history.is_empty() {
                 plan.text = format!("{}\n\n{INTRODUCTION}", plan.text).trim_start().to_owned();
             }
-            let mut said = String::new();
+            let mut sent = String::new();
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => {}
-                outcome = plan.carry_out(&events, &mut said) => return outcome,
+                outcome = plan.run(&events, &mut sent) => return outcome,
             }
-            TurnOutcome::Interrupted { text: said }
+            TurnOutcome::Interrupted { text: sent }
         })
     }
 }
 
 /// Returns the text of the input and the names of its files.
-fn heard(input: &[Message]) -> String {
+fn input_text(input: &[Message]) -> String {
     let texts = input.iter().flat_map(|message| {
         let files = message.attachments.iter().map(|file| format!("[{}]", file.name));
         std::iter::once(message.content.clone()).chain(files)
@@ -103,14 +103,14 @@ fn heard(input: &[Message]) -> String {
 
 /// The text of an answer and the end of the turn.
 #[derive(Debug, PartialEq, Eq)]
-struct Plan {
+struct EchoPlan {
     text: String,
     pause: Duration,
-    end: End,
+    end: EchoEnd,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum End {
+enum EchoEnd {
     Finish,
     Fail,
     Hang,
@@ -120,12 +120,12 @@ enum End {
     Ask(Ask),
 }
 
-impl Plan {
-    fn of(heard: &str, test_words: bool) -> Self {
-        let plain = |text: &str| Self { text: text.to_owned(), pause: Duration::ZERO, end: End::Finish };
-        let (word, rest) = match test_word(heard).filter(|_| test_words) {
+impl EchoPlan {
+    fn of(input_text: &str, test_words: bool) -> Self {
+        let plain = |text: &str| Self { text: text.to_owned(), pause: Duration::ZERO, end: EchoEnd::Finish };
+        let (word, rest) = match test_word(input_text).filter(|_| test_words) {
             Some(found) => found,
-            None => return plain(heard),
+            None => return plain(input_text),
         };
         match word {
             "/slow" => {
@@ -133,30 +133,30 @@ impl Plan {
                 let (pause_ms, text) = first.parse().map_or((100, rest), |pause_ms: u64| (pause_ms, others));
                 Self { pause: Duration::from_millis(pause_ms.min(SLOW_MS_MAX)), ..plain(text) }
             }
-            "/fail" => Self { end: End::Fail, ..plain(rest) },
-            "/hang" => Self { end: End::Hang, ..plain(rest) },
+            "/fail" => Self { end: EchoEnd::Fail, ..plain(rest) },
+            "/hang" => Self { end: EchoEnd::Hang, ..plain(rest) },
             "/long" => plain(&long(rest.trim().parse().unwrap_or(10_000))),
-            "/follow" => Self { end: End::Follow, ..plain(rest) },
-            "/helpers" => Self { end: End::Helpers, ..plain(rest) },
-            "/ask" => Self { end: End::Ask(may(rest, None)), ..plain("") },
-            "/danger" => Self { end: End::Ask(may(rest, Some("a test word"))), ..plain("") },
-            "/choose" => Self { end: End::Ask(which(rest)), ..plain("") },
-            "/panic" => Self { end: End::Panic, ..plain("") },
+            "/follow" => Self { end: EchoEnd::Follow, ..plain(rest) },
+            "/helpers" => Self { end: EchoEnd::Helpers, ..plain(rest) },
+            "/ask" => Self { end: EchoEnd::Ask(approval_of(rest, None)), ..plain("") },
+            "/danger" => Self { end: EchoEnd::Ask(approval_of(rest, Some("a test word"))), ..plain("") },
+            "/choose" => Self { end: EchoEnd::Ask(choice_of(rest)), ..plain("") },
+            "/panic" => Self { end: EchoEnd::Panic, ..plain("") },
             _ => plain(""),
         }
     }
 
-    async fn carry_out(self, events: &EventSink, said: &mut String) -> TurnOutcome {
+    async fn run(self, events: &EventSink, sent: &mut String) -> TurnOutcome {
         for word in self.text.split_inclusive(char::is_whitespace) {
             if !self.pause.is_zero() {
                 tokio::time::sleep(self.pause).await;
             }
-            said.push_str(word);
+            sent.push_str(word);
             events.chunk(word).await;
         }
         match self.end {
-            End::Finish => finished(self.text),
-            End::Fail => TurnOutcome::Failed(Failure {
+            EchoEnd::Finish => finished(self.text),
+            EchoEnd::Fail => TurnOutcome::Failed(Failure {
                 code: "runtime_failed",
                 kind: "echo",
                 sentence: "The echo runtime failed on request.".to_owned(),
@@ -164,51 +164,51 @@ impl Plan {
                 retryable: false,
                 partial: self.text,
             }),
-            End::Hang => std::future::pending().await,
-            End::Helpers => {
+            EchoEnd::Hang => std::future::pending().await,
+            EchoEnd::Helpers => {
                 let _held = events.hold(Hold::Children);
                 std::future::pending().await
             }
-            End::Follow => {
+            EchoEnd::Follow => {
                 events.steering().await;
-                let more = format!("\n{}", heard(&events.steered().await));
+                let more = format!("\n{}", input_text(&events.steered().await));
                 events.chunk(&*more).await;
-                said.push_str(&more);
-                finished(std::mem::take(said))
+                sent.push_str(&more);
+                finished(std::mem::take(sent))
             }
-            End::Ask(ask) => {
-                let answer = answered(&ask, events.ask(ask.clone()).await);
+            EchoEnd::Ask(ask) => {
+                let answer = answer_text(&ask, events.ask(ask.clone()).await);
                 events.chunk(&*answer).await;
                 finished(answer)
             }
-            End::Panic => panic!("test word /panic"),
+            EchoEnd::Panic => panic!("test word /panic"),
         }
     }
 }
 
 /// Returns the test word at the start of a message and the text after it. In shared conversations the message
 /// begins with the sender's name: `[Ada] /slow`.
-fn test_word(heard: &str) -> Option<(&str, &str)> {
+fn test_word(input_text: &str) -> Option<(&str, &str)> {
     fn split(text: &str) -> Option<(&str, &str)> {
         let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         TEST_WORDS.contains(&word).then_some((word, rest))
     }
     let behind_a_name = || {
-        let names = heard.starts_with('[').then(|| heard.match_indices("] ")).into_iter().flatten();
-        names.map(|(at, end)| &heard[at + end.len()..]).find_map(split)
+        let names = input_text.starts_with('[').then(|| input_text.match_indices("] ")).into_iter().flatten();
+        names.map(|(at, end)| &input_text[at + end.len()..]).find_map(split)
     };
-    split(heard).or_else(behind_a_name)
+    split(input_text).or_else(behind_a_name)
 }
 
 /// Creates an approval for `action`. Its kind is its first word.
-fn may(action: &str, danger: Option<&str>) -> Ask {
+fn approval_of(action: &str, danger: Option<&str>) -> Ask {
     let kind = action.split_whitespace().next().unwrap_or_default().to_owned();
     let why = "A test of the echo runtime.".to_owned();
     Ask::Approval(Approval { kind, action: action.to_owned(), why, danger: danger.map(str::to_owned) })
 }
 
 /// Parses a question and its options, separated by vertical bars.
-fn which(text: &str) -> Ask {
+fn choice_of(text: &str) -> Ask {
     let mut words = text.split('|').map(|word| word.trim().to_owned());
     let question = words.next().unwrap_or_default();
     let mut options: Vec<String> = words.collect();
@@ -218,7 +218,7 @@ fn which(text: &str) -> Ask {
 }
 
 /// Formats the answer to a question.
-fn answered(ask: &Ask, answer: Answer) -> String {
+fn answer_text(ask: &Ask, answer: Answer) -> String {
     match (answer, ask) {
         (Answer::Approved(verdict), _) => format!("approved: {}", verdict.as_str()),
         (Answer::Denied { why: None }, _) => "denied".to_owned(),

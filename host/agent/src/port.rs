@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Message;
 use crate::ask::{Answer, Ask};
-use crate::steer::{self, Held, Hold, HostLine, TurnLine};
+use crate::steer::{self, Hold, HoldGuard, HostLine, TurnLine};
 
 /// A runtime that answers turns. Shared by all sessions; keeps no state per session.
 pub trait AgentRuntime: Send + Sync {
@@ -217,7 +217,7 @@ impl EventSink {
     }
 
     /// Protects the turn from interruptions other than `/stop` until the returned value is dropped.
-    pub fn hold(&self, why: Hold) -> Held {
+    pub fn hold(&self, why: Hold) -> HoldGuard {
         self.line.hold(why)
     }
 

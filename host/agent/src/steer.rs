@@ -60,7 +60,7 @@ pub(crate) struct HostLine {
 
 /// A guard that protects a turn from interruptions until it is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct HoldGuard {
     holds: Arc<[AtomicUsize; Hold::ALL.len()]>,
     why: Hold,
 }
@@ -155,13 +155,13 @@ impl HostLine {
         self.left_out.store(messages, Ordering::Relaxed);
     }
 
-    pub(crate) fn hold(&self, why: Hold) -> Held {
+    pub(crate) fn hold(&self, why: Hold) -> HoldGuard {
         self.holds[why as usize].fetch_add(1, Ordering::Relaxed);
-        Held { holds: Arc::clone(&self.holds), why }
+        HoldGuard { holds: Arc::clone(&self.holds), why }
     }
 }
 
-impl Drop for Held {
+impl Drop for HoldGuard {
     fn drop(&mut self) {
         self.holds[self.why as usize].fetch_sub(1, Ordering::Relaxed);
     }

@@ -35,10 +35,10 @@ const SLACK: Duration = Duration::from_secs(10);
 const LOGGED_MAX: usize = 8;
 
 /// The maximum number of recorded calls of the adapter.
-const TOLD_MAX: usize = 100_000;
+const RECORDS_MAX: usize = 100_000;
 
 /// The last message from the adapter.
-enum Said {
+enum AdapterCall {
     Event(Box<Event>),
     /// An event that every host rejects; contains the reason.
     Refused(String),
@@ -50,7 +50,7 @@ pub(super) struct Link<'l, S, T> {
     subject: &'l mut S,
     pub(super) stage: &'l mut T,
     /// All calls of the adapter and answers to its calls: the kind and the text.
-    pub(super) told: Vec<(String, String)>,
+    pub(super) records: Vec<(String, String)>,
     /// The adapter's panic message, after a panic.
     pub(super) panicked: Option<String>,
     /// True while the link is connected.
@@ -59,7 +59,7 @@ pub(super) struct Link<'l, S, T> {
 
 impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
     pub(super) fn new(subject: &'l mut S, stage: &'l mut T) -> Self {
-        Self { subject, stage, told: Vec::new(), panicked: None, is_up: false }
+        Self { subject, stage, records: Vec::new(), panicked: None, is_up: false }
     }
 
     pub(super) async fn call(&mut self, method: &str, payload: &Value, deadline: Duration) -> Answer {
@@ -117,10 +117,10 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
             self.again().await?;
             let left = until.saturating_duration_since(now());
             match self.next(left).await {
-                Some(Said::Event(event)) if event.text == text => return Ok((*event, before)),
-                Some(Said::Event(event)) => before.push(*event),
-                Some(Said::Refused(why)) => return Err(format!("an invalid event: {why}")),
-                Some(Said::Lost(_) | Said::Other) => {}
+                Some(AdapterCall::Event(event)) if event.text == text => return Ok((*event, before)),
+                Some(AdapterCall::Event(event)) => before.push(*event),
+                Some(AdapterCall::Refused(why)) => return Err(format!("an invalid event: {why}")),
+                Some(AdapterCall::Lost(_) | AdapterCall::Other) => {}
                 None if left.is_zero() => return Err(format!("no event with the text \"{text}\"")),
                 None => {}
             }
@@ -133,7 +133,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         loop {
             let left = until.saturating_duration_since(now());
             match self.next(left).await {
-                Some(Said::Lost(_)) => return true,
+                Some(AdapterCall::Lost(_)) => return true,
                 _ if self.panicked.is_some() => return false,
                 None if left.is_zero() => return false,
                 _ => {}
@@ -153,7 +153,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
                 }
                 continue;
             }
-            if let Some(Said::Lost(error @ ConnectError::Fatal { .. })) = self.next(TRY_AGAIN).await {
+            if let Some(AdapterCall::Lost(error @ ConnectError::Fatal { .. })) = self.next(TRY_AGAIN).await {
                 return Ok(error);
             }
         }
@@ -174,7 +174,7 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         let mut events = Vec::new();
         // `None`: the time is over.
         while let Some(said) = self.next(until.saturating_duration_since(now())).await {
-            if let Said::Event(event) = said {
+            if let AdapterCall::Event(event) = said {
                 events.push(*event);
             }
         }
@@ -189,36 +189,36 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
         }
     }
 
-    async fn next(&mut self, deadline: Duration) -> Option<Said> {
+    async fn next(&mut self, deadline: Duration) -> Option<AdapterCall> {
         let call = self.subject.next_host_call(deadline).await?;
         self.note(&call.method, &call.payload);
         Some(match call.method.as_str() {
             host_method::EMIT => match serde_json::from_slice::<Event>(&call.payload) {
                 Ok(event) => match event.judge_by_every_rule() {
-                    Ok(()) => Said::Event(Box::new(event)),
-                    Err(error) => Said::Refused(error.message),
+                    Ok(()) => AdapterCall::Event(Box::new(event)),
+                    Err(error) => AdapterCall::Refused(error.message),
                 },
-                Err(error) => Said::Refused(error.to_string()),
+                Err(error) => AdapterCall::Refused(error.to_string()),
             },
             RUN_ENDED => {
                 self.is_up = false;
                 let failed = serde_json::from_slice::<CallError>(&call.payload).ok();
                 let panic = failed.filter(|error| error.code == "panic").map(|error| error.message);
                 self.panicked = self.panicked.take().or(panic);
-                Said::Lost(serde_json::from_slice(&call.payload).unwrap_or(ConnectError::Unrecognised))
+                AdapterCall::Lost(serde_json::from_slice(&call.payload).unwrap_or(ConnectError::Unrecognised))
             }
             host_method::LINK => match serde_json::from_slice::<LinkState>(&call.payload) {
-                Ok(LinkState { state: LinkWord::Lost, reason, .. }) => Said::Lost(ConnectError::retry(reason)),
-                _ => Said::Other,
+                Ok(LinkState { state: LinkWord::Lost, reason, .. }) => AdapterCall::Lost(ConnectError::retry(reason)),
+                _ => AdapterCall::Other,
             },
-            _ => Said::Other,
+            _ => AdapterCall::Other,
         })
     }
 
-    /// Returns the last log records of the adapter since the position `told`.
-    pub(super) fn logged_since(&self, told: usize) -> Vec<String> {
-        let told = self.told.get(told..).unwrap_or_default();
-        let logged = told.iter().rev().filter(|(what, _)| what == LOG).take(LOGGED_MAX).map(|(_, record)| {
+    /// Returns the last log records of the adapter since the position `from`.
+    pub(super) fn logged_since(&self, from: usize) -> Vec<String> {
+        let records = self.records.get(from..).unwrap_or_default();
+        let logged = records.iter().rev().filter(|(what, _)| what == LOG).take(LOGGED_MAX).map(|(_, record)| {
             let record: Value = serde_json::from_str(record).unwrap_or_default();
             let fields = &record["fields"];
             fields["message"].as_str().map_or_else(|| format!("log: {fields}"), |message| format!("log: {message}"))
@@ -229,8 +229,8 @@ impl<'l, S: Subject, T: Stage> Link<'l, S, T> {
     }
 
     fn note(&mut self, what: &str, payload: &[u8]) {
-        if self.told.len() < TOLD_MAX {
-            self.told.push((what.to_owned(), String::from_utf8_lossy(payload).into_owned()));
+        if self.records.len() < RECORDS_MAX {
+            self.records.push((what.to_owned(), String::from_utf8_lossy(payload).into_owned()));
         }
     }
 }

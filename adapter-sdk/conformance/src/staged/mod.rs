@@ -88,7 +88,7 @@ pub async fn run_staged_watched<S: Subject, T: Stage>(
         let unread = |case| Outcome::new(case, Verdict::Failed("the manifest cannot be parsed".into()));
         return asked.into_iter().map(unread).inspect(|outcome| watch.tell(outcome)).collect();
     };
-    let mut play = Play { link: Link::new(subject, stage), manifest, thread: None, sent: 0 };
+    let mut run = StagedRun { link: Link::new(subject, stage), manifest, thread: None, sent: 0 };
     let mut outcomes = Vec::with_capacity(asked.len());
     // Without a link the other cases are skipped.
     let mut no_link = false;
@@ -96,7 +96,7 @@ pub async fn run_staged_watched<S: Subject, T: Stage>(
     for case in connects.chain(asked.iter().filter(|case| case.id != CONNECTS)) {
         let outcome = match no_link {
             true => Outcome::new(*case, Verdict::Skipped("the instance does not connect".into())),
-            false => play.outcome(*case, secrets).await,
+            false => run.outcome(*case, secrets).await,
         };
         no_link |= case.id == CONNECTS && outcome.failed();
         watch.tell(&outcome);
@@ -106,31 +106,31 @@ pub async fn run_staged_watched<S: Subject, T: Stage>(
 }
 
 /// The reason why a case did not pass.
-pub(crate) enum No {
+pub(crate) enum NotPassed {
     /// The requirement does not hold; contains the observed behaviour.
-    Seen(String),
+    Failed(String),
     /// The case does not apply; contains the reason.
     Skipped(String),
 }
 
-impl From<String> for No {
+impl From<String> for NotPassed {
     fn from(seen: String) -> Self {
-        Self::Seen(seen)
+        Self::Failed(seen)
     }
 }
 
-impl From<StageError> for No {
+impl From<StageError> for NotPassed {
     fn from(error: StageError) -> Self {
         match error {
             StageError::Unsupported(why) => Self::Skipped(why),
-            StageError::Broken(_) => Self::Seen(error.to_string()),
+            StageError::Broken(_) => Self::Failed(error.to_string()),
         }
     }
 }
 
-type Holds = Result<(), No>;
+type CaseResult = Result<(), NotPassed>;
 
-struct Play<'p, S, T> {
+struct StagedRun<'p, S, T> {
     link: Link<'p, S, T>,
     manifest: Manifest,
     /// The opened handoff thread, and the chat of its first message.
@@ -139,26 +139,26 @@ struct Play<'p, S, T> {
     sent: i64,
 }
 
-impl<S: Subject, T: Stage> Play<'_, S, T> {
+impl<S: Subject, T: Stage> StagedRun<'_, S, T> {
     /// Runs a case. After a panic only the recorded calls are inspected.
     async fn outcome(&mut self, case: Case, secrets: &[String]) -> Outcome {
         if let Some(why) = self.link.panicked.as_ref().filter(|_| case.id != NO_SECRET) {
             let why = masked(&format!("not run: the instance is poisoned ({why})"), secrets);
             return Outcome::new(case, Verdict::Skipped(why));
         }
-        let (told, was_panicked) = (self.link.told.len(), self.link.panicked.is_some());
+        let (before, was_panicked) = (self.link.records.len(), self.link.panicked.is_some());
         let held = self.case(case.id, secrets).await;
         // A panic fails the case, even if its check succeeded.
         let held = match self.link.panicked.clone().filter(|_| !was_panicked) {
-            Some(why) => Err(No::Seen(why)),
+            Some(why) => Err(NotPassed::Failed(why)),
             None => held,
         };
         let said = self.link.stage.said();
         let verdict = match held {
             Ok(()) => Verdict::Passed,
-            Err(No::Skipped(why)) => Verdict::Skipped(why),
-            Err(No::Seen(seen)) => {
-                let logged = self.link.logged_since(told);
+            Err(NotPassed::Skipped(why)) => Verdict::Skipped(why),
+            Err(NotPassed::Failed(seen)) => {
+                let logged = self.link.logged_since(before);
                 let aside = said.into_iter().map(|line| format!("stage: {line}")).chain(logged);
                 let aside = aside.map(|line| masked(&line, secrets)).collect();
                 return Outcome { case, verdict: Verdict::Failed(masked(&seen, secrets)), aside };
@@ -167,7 +167,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         Outcome::new(case, verdict)
     }
 
-    async fn case(&mut self, id: &str, secrets: &[String]) -> Holds {
+    async fn case(&mut self, id: &str, secrets: &[String]) -> CaseResult {
         match id {
             CONNECTS => Ok(self.link.connect().await.map_err(|error| words::link(&error))?),
             "inbound-is-one-event" => self.inbound_is_one_event().await,
@@ -193,18 +193,18 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
             "connects-again" => self.connects_again().await,
             NO_SECRET => self.no_secret(secrets),
             "shutdown-while-connected" => Ok(self.link.shut_down().await?),
-            other => Err(No::Skipped(format!("unknown case `{other}`"))),
+            other => Err(NotPassed::Skipped(format!("unknown case `{other}`"))),
         }
     }
 
     /// Simulates an incoming message and returns its event.
-    async fn heard(&mut self, said: Value) -> Result<Event, No> {
+    async fn heard(&mut self, said: Value) -> Result<Event, NotPassed> {
         let text = said["text"].as_str().unwrap_or_default().to_owned();
         self.link.stage.tell(&json!({ "inbound": said }))?;
         Ok(self.link.event_of(&text).await?.0)
     }
 
-    async fn inbound_is_one_event(&mut self) -> Holds {
+    async fn inbound_is_one_event(&mut self) -> CaseResult {
         for (chat, from, text) in
             [("dm", 1, "the first words"), ("dm", 1, "the second words"), ("group", 2, "the third words")]
         {
@@ -221,11 +221,12 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         Ok(())
     }
 
-    async fn repeated_is_one(&mut self) -> Holds {
-        let told = self.link.stage.tell(&json!({ "inbound": { "chat": "dm", "from": 1, "text": "said once" } }))?;
+    async fn repeated_is_one(&mut self) -> CaseResult {
+        let delivered =
+            self.link.stage.tell(&json!({ "inbound": { "chat": "dm", "from": 1, "text": "said once" } }))?;
         let (first, _) = self.link.event_of("said once").await?;
         let mut before = self.link.events_for(AGAIN_AFTER).await;
-        self.link.stage.tell(&json!({ "inbound": { "again": told["id"] } }))?;
+        self.link.stage.tell(&json!({ "inbound": { "again": delivered["id"] } }))?;
         self.link.stage.tell(&json!({ "inbound": { "chat": "dm", "from": 1, "text": "said after it" } }))?;
         before.extend(self.link.event_of("said after it").await?.1);
         match before.iter().find(|event| event.event_id != first.event_id) {
@@ -234,14 +235,14 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
     }
 
-    async fn own_echo(&mut self) -> Holds {
+    async fn own_echo(&mut self) -> CaseResult {
         self.link.stage.tell(&json!({ "inbound": { "chat": "group", "own": true, "text": "said by itself" } }))?;
         self.link.stage.tell(&json!({ "inbound": { "chat": "group", "from": 1, "text": "said by somebody" } }))?;
         let (_, before) = self.link.event_of("said by somebody").await?;
         before.first().map_or(Ok(()), |event| Err(shown(event).into()))
     }
 
-    async fn bots_are_marked(&mut self) -> Holds {
+    async fn bots_are_marked(&mut self) -> CaseResult {
         self.link
             .stage
             .tell(&json!({ "inbound": { "chat": "group", "from": 2, "bot": true, "text": "said by a bot" } }))?;
@@ -250,7 +251,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         before.iter().find(|event| !event.sender.is_bot).map_or(Ok(()), |event| Err(shown(event).into()))
     }
 
-    async fn thread_is_its_chat(&mut self) -> Holds {
+    async fn thread_is_its_chat(&mut self) -> CaseResult {
         let opened = self.open("certify").await?;
         let event = self.heard(json!({ "chat": opened, "from": 1, "text": "the first in the thread" })).await?;
         let same = event.chat == opened;
@@ -258,28 +259,30 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         if same { Ok(()) } else { Err(format!("opened: {}; received: {}", json!(opened), json!(event.chat)).into()) }
     }
 
-    async fn thread_is_shared(&mut self) -> Holds {
-        let Some((opened, first)) = self.thread.clone() else { return Err(No::Skipped("no thread is open".into())) };
+    async fn thread_is_shared(&mut self) -> CaseResult {
+        let Some((opened, first)) = self.thread.clone() else {
+            return Err(NotPassed::Skipped("no thread is open".into()));
+        };
         let event = self.heard(json!({ "chat": opened, "from": 2, "text": "the second in the thread" })).await?;
         if event.chat == first { Ok(()) } else { Err(format!("{} and {}", json!(first), json!(event.chat)).into()) }
     }
 
-    async fn key_opens_one(&mut self) -> Holds {
-        let Some((opened, _)) = self.thread.clone() else { return Err(No::Skipped("no thread is open".into())) };
+    async fn key_opens_one(&mut self) -> CaseResult {
+        let Some((opened, _)) = self.thread.clone() else { return Err(NotPassed::Skipped("no thread is open".into())) };
         let again = self.open("certify").await?;
         if again == opened { Ok(()) } else { Err(format!("{} and {}", json!(opened), json!(again)).into()) }
     }
 
     /// Opens a handoff thread in the group.
-    async fn open(&mut self, key: &str) -> Result<Chat, No> {
+    async fn open(&mut self, key: &str) -> Result<Chat, NotPassed> {
         if !self.manifest.capabilities.create_handoff_thread {
-            return Err(No::Skipped("the adapter does not open threads".to_owned()));
+            return Err(NotPassed::Skipped("the adapter does not open threads".to_owned()));
         }
         let home = self.heard(json!({ "chat": "group", "from": 1, "text": format!("the home of {key}") })).await?.chat;
         self.open_in(home, key).await
     }
 
-    async fn open_in(&mut self, home: Chat, key: &str) -> Result<Chat, No> {
+    async fn open_in(&mut self, home: Chat, key: &str) -> Result<Chat, NotPassed> {
         let call = json!(HandoffThreadCall::new(home, "certify", key));
         let answer = self.link.call(method::CREATE_HANDOFF_THREAD, &call, PATIENCE).await;
         let opened: Option<Chat> =
@@ -287,17 +290,17 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         opened.ok_or_else(|| format!("it answers {}", String::from_utf8_lossy(&answer.payload)).into())
     }
 
-    async fn comes_after(&mut self, fault: &str) -> Holds {
+    async fn comes_after(&mut self, fault: &str) -> CaseResult {
         self.link.stage.tell(&json!({ "fault": { "kind": fault } }))?;
         let text = format!("said after {fault}");
         self.heard(json!({ "chat": "dm", "from": 1, "text": text })).await?;
         Ok(())
     }
 
-    async fn silence(&mut self) -> Holds {
+    async fn silence(&mut self) -> CaseResult {
         let promised = self.manifest.capabilities.liveness.interval_s;
         if promised == 0 {
-            return Err(No::Skipped("the manifest declares no `interval_s`".to_owned()));
+            return Err(NotPassed::Skipped("the manifest declares no `interval_s`".to_owned()));
         }
         self.link.stage.tell(&json!({ "fault": { "kind": "silence" } }))?;
         let noticed = self.link.lost_within(std::time::Duration::from_secs(promised.into())).await;
@@ -309,7 +312,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         Ok(())
     }
 
-    async fn expired(&mut self) -> Holds {
+    async fn expired(&mut self) -> CaseResult {
         self.link.stage.tell(&json!({ "fault": { "kind": "expired" } }))?;
         match self.link.fatal().await? {
             ConnectError::Fatal { reason, mend } if !reason.is_empty() && !mend.is_empty() => Ok(()),
@@ -317,23 +320,23 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
     }
 
-    async fn connects_again(&mut self) -> Holds {
+    async fn connects_again(&mut self) -> CaseResult {
         self.link.stage.tell(&json!({ "fault": { "kind": "none" } }))?;
         self.link.again().await?;
         self.heard(json!({ "chat": "dm", "from": 1, "text": "said at the end" })).await?;
         Ok(())
     }
 
-    fn no_secret(&self, secrets: &[String]) -> Holds {
+    fn no_secret(&self, secrets: &[String]) -> CaseResult {
         let secrets: Vec<&String> = secrets.iter().filter(|secret| !secret.is_empty()).collect();
         if secrets.is_empty() {
-            return Err(No::Skipped("the sample configuration contains no secret".to_owned()));
+            return Err(NotPassed::Skipped("the sample configuration contains no secret".to_owned()));
         }
-        let told = self.link.told.iter().find(|(what, text)| {
+        let leak = self.link.records.iter().find(|(what, text)| {
             // The host stores only a hash of the locked credential.
             what != host_method::LOCK_CREDENTIAL && secrets.iter().any(|secret| text.contains(secret.as_str()))
         });
-        match told {
+        match leak {
             Some((what, _)) => Err(format!("`{what}` contains a secret").into()),
             None => Ok(()),
         }

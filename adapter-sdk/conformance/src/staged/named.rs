@@ -5,12 +5,12 @@ use hermes_protocol::{Chat, ChatType, Event, method};
 use serde_json::json;
 
 use super::link::PATIENCE;
-use super::{Holds, No, Play, Stage, Subject};
+use super::{CaseResult, NotPassed, Stage, StagedRun, Subject};
 
-impl<S: Subject, T: Stage> Play<'_, S, T> {
-    pub(super) async fn named_chat_is_its_messages_chat(&mut self) -> Holds {
+impl<S: Subject, T: Stage> StagedRun<'_, S, T> {
+    pub(super) async fn named_chat_is_its_messages_chat(&mut self) -> CaseResult {
         if !self.manifest.capabilities.resolve_target {
-            return Err(No::Skipped("the adapter does not resolve targets".to_owned()));
+            return Err(NotPassed::Skipped("the adapter does not resolve targets".to_owned()));
         }
         let mut is_read = false;
         for kind in ["dm", "group"] {
@@ -19,12 +19,12 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
         match is_read {
             true => self.thread_of_named().await,
-            false => Err(No::Skipped("the adapter does not resolve the ids of the simulated chats".to_owned())),
+            false => Err(NotPassed::Skipped("the adapter does not resolve the ids of the simulated chats".to_owned())),
         }
     }
 
     /// Returns whether the chat of an event can be named. Fails if its name resolves to another chat.
-    async fn reads(&mut self, event: &Event) -> Result<bool, No> {
+    async fn reads(&mut self, event: &Event) -> Result<bool, NotPassed> {
         let base = base(&event.chat);
         let mut others = None;
         for word in names(&base) {
@@ -44,7 +44,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
     }
 
     /// Checks that the id of a person resolves to the chat in which that person writes direct messages.
-    async fn person_is_read(&mut self, event: &Event, base: &Chat) -> Holds {
+    async fn person_is_read(&mut self, event: &Event, base: &Chat) -> CaseResult {
         if base.kind != ChatType::Dm {
             return Ok(());
         }
@@ -65,7 +65,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
 
     /// Checks that a thread opened in a named group equals the chat of the thread's
     /// messages, and names its parent chat.
-    async fn thread_of_named(&mut self) -> Holds {
+    async fn thread_of_named(&mut self) -> CaseResult {
         if !self.manifest.capabilities.create_handoff_thread {
             return Ok(());
         }

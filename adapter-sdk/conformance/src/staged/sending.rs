@@ -4,7 +4,7 @@ use hermes_protocol::{Chat, OutMedia, Outgoing, SendOutcome, TextUnit, method};
 use serde_json::json;
 
 use super::link::{CANCEL_AFTER, PATIENCE};
-use super::{Holds, No, Play};
+use super::{CaseResult, NotPassed, StagedRun};
 use crate::stage::Stage;
 use crate::{Subject, words};
 
@@ -15,8 +15,8 @@ const NAME_OF_FILE: &str = "certify.txt";
 /// The wait that the platform requests, in seconds.
 const RETRY_AFTER_S: u64 = 7;
 
-impl<S: Subject, T: Stage> Play<'_, S, T> {
-    pub(super) async fn at_the_limit(&mut self) -> Holds {
+impl<S: Subject, T: Stage> StagedRun<'_, S, T> {
+    pub(super) async fn at_the_limit(&mut self) -> CaseResult {
         let text = self.text_of(0)?;
         let before = self.journal()?.len();
         match self.send(&text).await? {
@@ -35,7 +35,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
     }
 
-    pub(super) async fn beyond_the_limit(&mut self) -> Holds {
+    pub(super) async fn beyond_the_limit(&mut self) -> CaseResult {
         let text = self.text_of(1)?;
         let before = self.journal()?.len();
         let outcome = self.send(&text).await?;
@@ -46,7 +46,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
     }
 
-    pub(super) async fn flood_wait(&mut self) -> Holds {
+    pub(super) async fn flood_wait(&mut self) -> CaseResult {
         self.link.stage.tell(&json!({ "fault": { "kind": "429", "retry_after_s": RETRY_AFTER_S } }))?;
         match self.send("too early").await? {
             SendOutcome::NotSent { retry_after_ms: Some(wait_ms), .. } if wait_ms >= RETRY_AFTER_S * 1_000 => Ok(()),
@@ -54,7 +54,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
     }
 
-    pub(super) async fn broken_server(&mut self) -> Holds {
+    pub(super) async fn broken_server(&mut self) -> CaseResult {
         self.link.stage.tell(&json!({ "fault": { "kind": "5xx" } }))?;
         match self.send("to a broken server").await? {
             SendOutcome::NotSent { .. } | SendOutcome::Unknown { .. } => Ok(()),
@@ -62,12 +62,12 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
     }
 
-    pub(super) async fn file_refused(&mut self) -> Holds {
+    pub(super) async fn file_refused(&mut self) -> CaseResult {
         if !self.manifest.capabilities.media.outbound {
-            return Err(No::Skipped("the adapter does not send files".to_owned()));
+            return Err(NotPassed::Skipped("the adapter does not send files".to_owned()));
         }
         let Some(dir) = self.link.media_dir() else {
-            return Err(No::Skipped("the test has no folder for files".to_owned()));
+            return Err(NotPassed::Skipped("the test has no folder for files".to_owned()));
         };
         let path = dir.join("certify-refused");
         std::fs::write(&path, TEXT_OF_FILE).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -90,7 +90,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
     }
 
-    pub(super) async fn cancelled(&mut self) -> Holds {
+    pub(super) async fn cancelled(&mut self) -> CaseResult {
         let outgoing = self.outgoing("never answered").await?;
         self.link.stage.tell(&json!({ "fault": { "kind": "silence" } }))?;
         let answer = self.link.call(method::SEND, &json!(outgoing), CANCEL_AFTER).await;
@@ -99,11 +99,11 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
     }
 
     /// Returns a text that is `more` units longer than the declared limit, made of the characters that count most.
-    fn text_of(&self, more: usize) -> Result<String, No> {
+    fn text_of(&self, more: usize) -> Result<String, NotPassed> {
         let limit = &self.manifest.capabilities.text;
         let size = usize::try_from(limit.limit).unwrap_or(0).saturating_add(more);
         if limit.limit == 0 {
-            return Err(No::Skipped("the manifest declares no limit".to_owned()));
+            return Err(NotPassed::Skipped("the manifest declares no limit".to_owned()));
         }
         let wide = match limit.unit {
             TextUnit::Utf16 => 2,
@@ -115,12 +115,12 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         Ok(text)
     }
 
-    async fn send(&mut self, text: &str) -> Result<SendOutcome, No> {
+    async fn send(&mut self, text: &str) -> Result<SendOutcome, NotPassed> {
         let outgoing = self.outgoing(text).await?;
         self.send_this(&outgoing).await
     }
 
-    async fn send_this(&mut self, outgoing: &Outgoing) -> Result<SendOutcome, No> {
+    async fn send_this(&mut self, outgoing: &Outgoing) -> Result<SendOutcome, NotPassed> {
         let answer = self.link.call(method::SEND, &json!(outgoing), PATIENCE).await;
         match (answer.status, serde_json::from_slice(&answer.payload)) {
             (Some(0), Ok(outcome)) => Ok(outcome),
@@ -128,7 +128,7 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
         }
     }
 
-    async fn outgoing(&mut self, text: &str) -> Result<Outgoing, No> {
+    async fn outgoing(&mut self, text: &str) -> Result<Outgoing, NotPassed> {
         let chat: Chat = self.heard(json!({ "chat": "dm", "from": 1, "text": "say something" })).await?.chat;
         let mut outgoing = Outgoing::text(chat, text);
         self.sent += 1;
@@ -138,9 +138,10 @@ impl<S: Subject, T: Stage> Play<'_, S, T> {
     }
 
     /// Returns the messages of the account on the platform.
-    fn journal(&mut self) -> Result<Vec<String>, No> {
+    fn journal(&mut self) -> Result<Vec<String>, NotPassed> {
         let answer = self.link.stage.tell(&json!({ "journal": {} }))?;
-        let written = answer["journal"].as_array().ok_or_else(|| No::Seen(format!("a journal like {answer}")))?;
+        let written =
+            answer["journal"].as_array().ok_or_else(|| NotPassed::Failed(format!("a journal like {answer}")))?;
         Ok(written.iter().filter_map(|one| one["text"].as_str()).map(str::to_owned).collect())
     }
 }

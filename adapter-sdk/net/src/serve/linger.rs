@@ -23,19 +23,19 @@ const STALL_MAX: Duration = Duration::from_secs(60);
 
 /// A request body. On drop the rest is drained, within limits: a connection closed with unread data is
 /// reset, and its caller never sees the response.
-pub(super) struct Lingering {
+pub(super) struct DrainingBody {
     body: Option<Incoming>,
     /// True if the caller waits for `100 Continue` and has sent nothing yet.
     waits: bool,
 }
 
-impl Lingering {
+impl DrainingBody {
     pub(super) fn new(body: Incoming, waits: bool) -> Self {
         Self { body: Some(body), waits }
     }
 }
 
-impl HttpBody for Lingering {
+impl HttpBody for DrainingBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -56,7 +56,7 @@ impl HttpBody for Lingering {
     }
 }
 
-impl Drop for Lingering {
+impl Drop for DrainingBody {
     fn drop(&mut self) {
         let Some(body) = self.body.take().filter(|body| !self.waits && !body.is_end_stream()) else { return };
         if let Ok(runtime) = Handle::try_current() {
@@ -80,12 +80,12 @@ async fn drain(mut body: Incoming) {
 }
 
 /// A stream on which a caller that reads nothing for too long is an error.
-pub(super) struct Flowing {
+pub(super) struct StallGuard {
     stream: TcpStream,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Flowing {
+impl StallGuard {
     pub(super) fn new(stream: TcpStream) -> Self {
         Self { stream, stalled: None }
     }
@@ -102,13 +102,13 @@ impl Flowing {
     }
 }
 
-impl AsyncRead for Flowing {
+impl AsyncRead for StallGuard {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Flowing {
+impl AsyncWrite for StallGuard {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.watch(cx, polled)

@@ -1,11 +1,12 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::chats;
 
-const EARS: Ears<'_> = Ears { me: "42", own_role: Some("5"), leaves_others_alone: true };
+const FILTER: MessageFilter<'_> = MessageFilter { bot: "42", own_role: Some("5"), ignore_other_mentions: true };
 
-fn channel() -> Place {
-    Place { kind: kind::TEXT, guild: Some("1".into()), parent: Some("9".into()), name: Some("general".into()) }
+fn channel() -> ChannelInfo {
+    ChannelInfo { kind: kind::TEXT, guild: Some("1".into()), parent: Some("9".into()), name: Some("general".into()) }
 }
 
 fn message(more: Value) -> Message {
@@ -18,7 +19,7 @@ fn message(more: Value) -> Message {
 }
 
 fn read(more: Value) -> Option<Event> {
-    written(&message(more), places::chat("10", &channel(), None), EARS)
+    from_message(&message(more), chats::chat("10", &channel(), None), FILTER)
 }
 
 fn me() -> Value {
@@ -71,7 +72,7 @@ fn our_own_echo_and_the_platforms_own_messages_are_dropped() {
     assert!(read(json!({ "content": "" })).is_none());
     assert!(read(json!({ "id": "" })).is_none() && read(json!({ "channel_id": "../x" })).is_none());
     let bare: Message = serde_json::from_value(json!({ "id": "1", "channel_id": "2" })).unwrap();
-    assert!(written(&bare, Chat::dm("2"), EARS).is_none(), "a message of nobody");
+    assert!(from_message(&bare, Chat::dm("2"), FILTER).is_none(), "a message of nobody");
 }
 
 #[test]
@@ -82,30 +83,30 @@ fn a_message_that_calls_somebody_else_is_left_alone_unless_it_means_us_too() {
     assert!(read(json!({ "content": "<@8> and <@42>", "mentions": both })).is_some());
     let in_dm = json!({ "content": "<@8> look", "mentions": [other], "guild_id": null });
     assert!(read(in_dm).is_some(), "in direct messages there is nobody else");
-    let listens = Ears { leaves_others_alone: false, ..EARS };
-    let told = message(json!({ "content": "<@8> look", "mentions": [other] }));
-    assert!(written(&told, Chat::dm("10"), listens).is_some());
+    let listens = MessageFilter { ignore_other_mentions: false, ..FILTER };
+    let listed = message(json!({ "content": "<@8> look", "mentions": [other] }));
+    assert!(from_message(&listed, Chat::dm("10"), listens).is_some());
 }
 
 #[test]
 fn an_edit_has_its_revision_and_a_link_that_was_looked_at_is_none() {
-    let chat = || places::chat("10", &channel(), None);
-    assert!(changed(&message(json!({})), chat(), EARS).is_none());
-    let edit = changed(&message(json!({ "edited_timestamp": "2026-01-01T00:00:00+00:00" })), chat(), EARS).unwrap();
+    let chat = || chats::chat("10", &channel(), None);
+    assert!(from_edit(&message(json!({})), chat(), FILTER).is_none());
+    let edit = from_edit(&message(json!({ "edited_timestamp": "2026-01-01T00:00:00+00:00" })), chat(), FILTER).unwrap();
     assert_eq!(edit.kind, EventKind::Edited);
     assert_eq!(edit.event_id, "e:10:175928847299117063:2026-01-01T00:00:00+00:00");
 }
 
 #[test]
 fn a_message_that_opened_a_thread_is_changed_in_that_thread() {
-    let chat = || places::chat("10", &channel(), None);
-    let edited = json!({ "edited_timestamp": "2026-01-01T00:00:00+00:00" });
-    let edit = changed(&message(edited), chat(), EARS).unwrap();
-    let thread = Place { kind: kind::PUBLIC_THREAD, ..channel() };
-    assert!(is_in_its_thread(&edit, Some(&thread), false) && is_in_its_thread(&edit, None, true));
-    assert!(!is_in_its_thread(&edit, None, false) && !is_in_its_thread(&edit, Some(&channel()), false));
-    let written = read(json!({})).unwrap();
-    assert!(!is_in_its_thread(&written, Some(&thread), true));
+    let chat = || chats::chat("10", &channel(), None);
+    let revision = json!({ "edited_timestamp": "2026-01-01T00:00:00+00:00" });
+    let edit = from_edit(&message(revision), chat(), FILTER).unwrap();
+    let thread = ChannelInfo { kind: kind::PUBLIC_THREAD, ..channel() };
+    assert!(is_edit_in_thread(&edit, Some(&thread), false) && is_edit_in_thread(&edit, None, true));
+    assert!(!is_edit_in_thread(&edit, None, false) && !is_edit_in_thread(&edit, Some(&channel()), false));
+    let new = read(json!({})).unwrap();
+    assert!(!is_edit_in_thread(&new, Some(&thread), true));
 }
 
 #[test]
@@ -149,14 +150,14 @@ fn what_hangs_on_a_message_and_cannot_be_read_takes_no_message_with_it() {
 
 #[test]
 fn a_person_who_calls_the_bot_in_a_channel_opens_a_thread_and_nobody_else_does() {
-    let called = |more: Value, place: &Place| {
+    let called = |more: Value, channel: &ChannelInfo| {
         let mut more = more;
         more["mentions"] = me();
         let message = message(more);
-        let event = written(&message, places::chat("10", place, None), EARS).unwrap();
-        opens_thread(&event, &message, place)
+        let event = from_message(&message, chats::chat("10", channel, None), FILTER).unwrap();
+        starts_thread(&event, &message, channel)
     };
-    let of_kind = |kind| Place { kind, ..channel() };
+    let of_kind = |kind| ChannelInfo { kind, ..channel() };
     assert!(called(json!({ "content": "<@42> hi" }), &channel()));
     assert!(called(json!({ "content": "<@42> hi" }), &of_kind(kind::ANNOUNCEMENT)));
     assert!(!called(json!({ "content": "hi" }), &channel()), "nobody was called");
@@ -186,24 +187,24 @@ fn interaction(more: Value) -> Interaction {
 
 #[test]
 fn a_command_is_what_would_have_been_typed_from_the_same_chat_and_sender() {
-    let chat = places::chat("10", &channel(), None);
+    let chat = chats::chat("10", &channel(), None);
     let command = interaction(
         json!({ "type": 2, "data": { "name": "title", "options": [{ "name": "input", "value": "boats and sails" }] } }),
     );
-    let event = acted(&command, chat.clone()).unwrap();
+    let event = from_interaction(&command, chat.clone()).unwrap();
     assert_eq!((event.text.as_str(), event.event_id.as_str()), ("/title boats and sails", "i:175928847299117063"));
     assert_eq!(event.addressed, Addressed::new(false, false, true));
     let told = read(json!({ "member": { "roles": ["3"] } })).unwrap();
     assert_eq!((&event.chat, &event.sender.id, &event.sender.roles), (&told.chat, &told.sender.id, &told.sender.roles));
     let bare = interaction(json!({ "type": 2, "data": { "name": "help" } }));
-    assert_eq!(acted(&bare, chat).unwrap().text, "/help");
+    assert_eq!(from_interaction(&bare, chat).unwrap().text, "/help");
 }
 
 #[test]
 fn what_cannot_be_part_of_an_address_is_no_interaction() {
-    assert!(is_sound(&interaction(json!({ "type": 2, "token": "aW50ZXJhY3Rpb24-x_9" }))));
+    assert!(is_addressable(&interaction(json!({ "type": 2, "token": "aW50ZXJhY3Rpb24-x_9" }))));
     for (key, value) in [("token", ""), ("token", "a/../b"), ("token", "a?b"), ("id", "1/x")] {
-        assert!(!is_sound(&interaction(json!({ "type": 2, key: value }))), "{key} {value:?}");
+        assert!(!is_addressable(&interaction(json!({ "type": 2, key: value }))), "{key} {value:?}");
     }
     assert!(is_ours(&interaction(json!({ "type": 2 }))));
     for channel in [json!(null), json!({ "id": "../users/@me", "type": 0 })] {
@@ -216,13 +217,13 @@ fn a_press_names_its_question_and_a_strangers_button_is_none() {
     let press = |custom_id: &str| {
         let data =
             json!({ "type": 3, "data": { "custom_id": custom_id, "component_type": 2 }, "message": { "id": "99" } });
-        acted(&interaction(data), Chat::new(ChatType::Group, "10"))
+        from_interaction(&interaction(data), Chat::new(ChatType::Group, "10"))
     };
     let event = press("ask:a1:yes").unwrap();
     assert_eq!((event.kind.clone(), event.choice), (EventKind::Choice, Some(ChoiceMade::new("a1", "yes"))));
     assert_eq!((event.message_id.as_deref(), event.event_id.as_str()), (Some("99"), "c:175928847299117063"));
     assert!(press("vote:1").is_none() && press("ask:").is_none());
-    assert!(acted(&interaction(json!({ "type": 4 })), Chat::dm("1")).is_none(), "an autocompletion");
+    assert!(from_interaction(&interaction(json!({ "type": 4 })), Chat::dm("1")).is_none(), "an autocompletion");
 }
 
 #[test]

@@ -9,7 +9,7 @@ fn mark(n: u32) -> [u8; 8] {
 #[test]
 fn what_was_signed_is_remembered_for_its_time_and_over_a_restart() {
     let mut marks = Marks::default();
-    marks.note(mark(1), NOW_MS, 600);
+    marks.record(mark(1), NOW_MS, 600);
     assert!(marks.has(mark(1), NOW_MS) && marks.has(mark(1), NOW_MS + 599_000));
     assert!(!marks.has(mark(1), NOW_MS + 600_000) && !marks.has(mark(2), NOW_MS));
     let again = Marks::read(&marks.write()).unwrap();
@@ -21,23 +21,11 @@ fn what_was_signed_is_remembered_for_its_time_and_over_a_restart() {
 fn what_is_remembered_is_bounded_and_fits_into_one_value() {
     let mut marks = Marks::default();
     for n in 0..MARKS_MAX as u32 + 5 {
-        marks.note(mark(n), NOW_MS, 3_600);
+        marks.record(mark(n), NOW_MS, 3_600);
     }
     assert_eq!(marks.seen.len(), MARKS_MAX);
     assert!(!marks.has(mark(4), NOW_MS) && marks.has(mark(5), NOW_MS));
     assert!(marks.write().len() <= 64 * 1024);
-    marks.note(mark(0), NOW_MS + 3_600_000, 3_600);
+    marks.record(mark(0), NOW_MS + 3_600_000, 3_600);
     assert_eq!(marks.seen.len(), 1, "what is over goes");
-}
-
-#[test]
-fn a_minute_has_room_for_so_many_calls_and_the_next_one_hears_when() {
-    let mut rate = Rate::default();
-    for second in 0..3 {
-        assert_eq!(rate.take(3, NOW_MS + second * 1_000), Ok(()));
-    }
-    assert_eq!(rate.take(3, NOW_MS + 2_500), Err(58));
-    assert_eq!(rate.take(3, NOW_MS + 59_999), Err(1));
-    assert_eq!(rate.take(3, NOW_MS + 60_000), Ok(()));
-    assert_eq!(rate.take(3, NOW_MS - 3_600_000), Ok(()), "a clock that was put back shuts no door");
 }

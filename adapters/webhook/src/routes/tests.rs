@@ -1,8 +1,10 @@
 use std::os::unix::fs::PermissionsExt;
 
+use hermes_adapter_sdk::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::route_files::FILES_MAX;
 
 struct Place(tempfile::TempDir);
 
@@ -166,7 +168,7 @@ async fn the_folder_is_looked_at_once_in_a_while_and_who_asks_for_what_is_new_wa
     assert!(routes.find("first").await.is_some());
     std::fs::remove_file(place.0.path().join("a.json")).unwrap();
     assert!(routes.find("first").await.is_some(), "nobody has looked since");
-    tokio::time::advance(LOOK_PAUSE).await;
+    tokio::time::advance(CHECK_PAUSE_MIN).await;
     assert!(routes.find("first").await.is_none());
     place.write("b.json", &one("second", json!({})), 0o600);
     let (one, two, none) = tokio::join!(routes.find("second"), routes.find("second"), routes.find("third"));

@@ -4,24 +4,27 @@
 //! output is retried a few times. After the first piece it is never retried, because the chat would then show
 //! two beginnings.
 //!
-//! * [`steps`]: the course of a turn from its first request to its last answer.
-//! * [`asking`]: one request, repeated until it is answered.
-//! * [`calls`]: the execution of the tool calls of an answer.
+//! * [`turn`]: the course of a turn from its first request to its last answer.
+//! * [`completion`]: one request to the model, repeated until it is answered.
+//! * [`refusal`]: the changes of a request after a refusal.
+//! * [`tool_round`]: the execution of the tool calls of an answer.
 //! * [`request`]: the body of a request.
-//! * [`read`]: the reader of responses in all their forms.
+//! * [`response`]: the reader of responses in all their forms.
 //! * [`wire`]: the parser for answers and the writer for histories.
-//! * [`habits`]: learned properties of models.
+//! * [`learned`]: learned properties of models.
 //! * [`pictures`]: pictures for models that accept them.
-//! * [`failure`]: the failures and their sentences.
+//! * [`error`], [`error_text`]: the errors of an endpoint and their texts.
 
-mod asking;
-mod calls;
-mod failure;
-mod habits;
+mod completion;
+mod error;
+mod error_text;
+mod learned;
 mod pictures;
-mod read;
+mod refusal;
 mod request;
-mod steps;
+mod response;
+mod tool_round;
+mod turn;
 pub(crate) mod wire;
 
 use std::collections::BTreeSet;
@@ -36,8 +39,8 @@ use hermes_adapter_net::{ClientOptions, http_client};
 use hermes_core::context::TurnContext;
 use tokio_util::sync::CancellationToken;
 
-use self::habits::AllHabits;
-use self::steps::{Steps, Talk};
+use self::learned::LearnedTraits;
+use self::turn::{TurnSteps, TurnText};
 use crate::tools::Toolbox;
 use crate::{
     AgentConfig, AgentRuntime, BuildError, EventSink, LeftRunning, LeftSomewhere, Timeouts, TurnOutcome, TurnRequest,
@@ -67,12 +70,12 @@ struct Model {
     history_messages_max: usize,
     timeouts: Timeouts,
     /// True if the endpoint accepts `stream_options`; some refuse the whole request because of it.
-    takes_stream_options: AtomicBool,
+    accepts_stream_options: AtomicBool,
     /// True if pictures are sent: the operator enabled them and the endpoint has not refused any.
-    takes_pictures: AtomicBool,
+    sends_pictures: AtomicBool,
     /// Context window in tokens, if configured.
     context_window: Option<usize>,
-    habits: AllHabits,
+    traits: LearnedTraits,
     tools: Toolbox,
     iterations_max: u32,
 }
@@ -119,10 +122,10 @@ impl OpenAi {
             system_prompt: config.system_prompt.clone().unwrap_or_default(),
             history_messages_max: config.history_messages_max,
             timeouts: config.timeouts,
-            takes_stream_options: AtomicBool::new(true),
-            takes_pictures: AtomicBool::new(config.pictures),
+            accepts_stream_options: AtomicBool::new(true),
+            sends_pictures: AtomicBool::new(config.pictures),
             context_window: config.context_window,
-            habits: AllHabits::default(),
+            traits: LearnedTraits::default(),
             tools,
             iterations_max: config.iterations_max.max(1),
         })))
@@ -169,14 +172,14 @@ impl AgentRuntime for OpenAi {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, TurnOutcome> {
         Box::pin(async move {
-            let mut talk = Talk::default();
-            let steps = Steps::of_turn(&self.0);
+            let mut turn_text = TurnText::default();
+            let steps = TurnSteps::of_turn(&self.0);
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => {}
-                outcome = steps.answer(&mut request, &events, &mut talk) => return outcome,
+                outcome = steps.answer(&mut request, &events, &mut turn_text) => return outcome,
             }
-            TurnOutcome::Interrupted { text: talk.text() }
+            TurnOutcome::Interrupted { text: turn_text.text() }
         })
     }
 }

@@ -3,23 +3,25 @@
 use serde_json::{Value, json};
 
 use super::pictures::Pictures;
-use super::wire::history::{Conversation, Shape, fitted, tokens_of_json};
+use super::wire::fit::tokens_of_json;
+use super::wire::history::{Conversation, format_messages};
+use super::wire::shape::MessageShape;
 use crate::{Message, TurnRequest};
 
 /// Optional parts of a request that some endpoints refuse.
 #[derive(Clone, Debug)]
-pub(super) struct Extras {
+pub(super) struct OptionalFields {
     /// Requests usage statistics.
     pub usage: bool,
     /// Sends the reasoning effort.
     pub effort: bool,
     /// Tools for the model.
-    pub offer: Option<Offer>,
+    pub offer: Option<ToolOffer>,
 }
 
 /// The tools offered to a model.
 #[derive(Clone, Debug)]
-pub(super) struct Offer {
+pub(super) struct ToolOffer {
     /// Tool definitions.
     pub tools: Value,
     /// True if the tools are only listed because the conversation has used them, and must not be called.
@@ -28,18 +30,18 @@ pub(super) struct Offer {
 
 /// The form of requests to one model.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Form {
+pub(super) struct RequestForm {
     /// Highest number of history messages.
     pub history_messages_max: usize,
     /// Shape of messages that the model requires.
-    pub shape: Shape,
+    pub shape: MessageShape,
     /// Largest request in tokens, if known.
     pub room: Option<usize>,
 }
 
 /// A finished request.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct RequestBody {
     /// JSON body.
     pub json: Value,
     /// History messages omitted because they do not fit.
@@ -53,36 +55,36 @@ pub(super) fn body(
     request: &TurnRequest,
     model: &str,
     system_prompt: &str,
-    form: Form,
-    with: &Extras,
+    form: RequestForm,
+    fields: &OptionalFields,
     pictures: &Pictures,
-) -> Body {
+) -> RequestBody {
     let skipped = request.history.len().saturating_sub(form.history_messages_max);
-    let history: Vec<&Message> = request.history[skipped..].iter().map(|said| &**said).collect();
+    let history: Vec<&Message> = request.history[skipped..].iter().map(|message| &**message).collect();
     let input: Vec<&Message> = request.input.iter().collect();
-    let said = Conversation {
+    let conversation = Conversation {
         instructions: &instructions(system_prompt, &request.system),
         history: &history,
         input: &input,
-        calls: with.offer.is_some(),
+        calls: fields.offer.is_some(),
         pictures,
     };
-    let tools = with.offer.as_ref().map_or(0, |offer| tokens_of_json(&offer.tools));
-    let fitted = fitted(&said, form.shape, form.room.map(|room| room.saturating_sub(tools)));
+    let tools = fields.offer.as_ref().map_or(0, |offer| tokens_of_json(&offer.tools));
+    let fitted = format_messages(&conversation, form.shape, form.room.map(|room| room.saturating_sub(tools)));
     let mut body = json!({"model": model, "messages": fitted.messages, "stream": true});
-    if with.usage {
+    if fields.usage {
         body["stream_options"] = json!({"include_usage": true});
     }
-    if let Some(effort) = request.reasoning.filter(|_| with.effort) {
+    if let Some(effort) = request.reasoning.filter(|_| fields.effort) {
         body["reasoning_effort"] = json!(effort.as_str());
     }
-    if let Some(offer) = &with.offer {
+    if let Some(offer) = &fields.offer {
         body["tools"] = offer.tools.clone();
         if offer.closing {
             body["tool_choice"] = json!("none");
         }
     }
-    Body { json: body, left_out: fitted.left_out, tokens: fitted.tokens + tools }
+    RequestBody { json: body, left_out: fitted.left_out, tokens: fitted.tokens + tools }
 }
 
 /// Joins the configured prompt and the instructions of the host, which may already begin with the prompt.
@@ -104,13 +106,19 @@ mod tests {
     use crate::Role;
     use crate::tools::ports::UNKNOWN_OUTCOME;
 
-    fn write(request: &TurnRequest, prompt: &str, history_messages_max: usize, with: &Extras, of: &Pictures) -> Value {
-        let form = Form { history_messages_max, ..Form::default() };
-        body(request, "m", prompt, form, with, of).json
+    fn write(
+        request: &TurnRequest,
+        prompt: &str,
+        history_messages_max: usize,
+        fields: &OptionalFields,
+        of: &Pictures,
+    ) -> Value {
+        let form = RequestForm { history_messages_max, ..RequestForm::default() };
+        body(request, "m", prompt, form, fields, of).json
     }
 
-    const ALL: &Extras = &Extras { usage: true, effort: true, offer: None };
-    const NONE: &Extras = &Extras { usage: false, effort: false, offer: None };
+    const ALL: &OptionalFields = &OptionalFields { usage: true, effort: true, offer: None };
+    const NONE: &OptionalFields = &OptionalFields { usage: false, effort: false, offer: None };
 
     fn request(system: &str, history: Vec<Message>, input: Vec<Message>) -> TurnRequest {
         TurnRequest {
@@ -129,7 +137,7 @@ mod tests {
         }
     }
 
-    fn said(body: &Value) -> Vec<(String, String)> {
+    fn lines(body: &Value) -> Vec<(String, String)> {
         let messages = body["messages"].as_array().unwrap();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         messages.iter().map(|message| (text(&message["role"]), text(&message["content"]))).collect()
@@ -147,7 +155,7 @@ mod tests {
             ("user", "three"),
             ("user", "four"),
         ];
-        assert_eq!(said(&body), expected.map(|(role, text)| (role.to_owned(), text.to_owned())));
+        assert_eq!(lines(&body), expected.map(|(role, text)| (role.to_owned(), text.to_owned())));
         assert_eq!((&body["model"], &body["stream"]), (&json!("m"), &json!(true)));
         assert_eq!(body["stream_options"], json!({"include_usage": true}));
         assert_eq!(body.get("tools"), None);
@@ -166,7 +174,7 @@ mod tests {
     fn the_oldest_history_is_left_out_first_and_the_input_never() {
         let history = (0..10).map(|n| Message::user(n.to_string())).collect();
         let body = write(&request("", history, vec![Message::user("now")]), "", 2, NONE, &Pictures::default());
-        assert_eq!(said(&body).into_iter().map(|(_, text)| text).collect::<Vec<_>>(), ["8", "9", "now"]);
+        assert_eq!(lines(&body).into_iter().map(|(_, text)| text).collect::<Vec<_>>(), ["8", "9", "now"]);
         assert_eq!(body.get("stream_options"), None);
     }
 
@@ -179,7 +187,7 @@ mod tests {
             NONE,
             &Pictures::default(),
         );
-        assert_eq!(said(&body)[0], ("system".to_owned(), "Be brief.\nIn a chat.".to_owned()));
+        assert_eq!(lines(&body)[0], ("system".to_owned(), "Be brief.\nIn a chat.".to_owned()));
     }
 
     #[test]
@@ -192,7 +200,7 @@ mod tests {
         let history = vec![thought, Message::new(Role::Tool, "result"), Message::assistant("")];
         let body = write(&request("", history, vec![file]), "", 200, NONE, &Pictures::default());
         assert_eq!(
-            said(&body),
+            lines(&body),
             [
                 ("assistant".to_owned(), "answer".to_owned()),
                 ("user".to_owned(), "look\n[1 image of this message is omitted]".to_owned()),
@@ -223,8 +231,8 @@ mod tests {
             result("stranger"),
             Message::user("next"),
         ];
-        let offer = Offer { tools: json!([]), closing: true };
-        let with = Extras { usage: false, effort: false, offer: Some(offer) };
+        let offer = ToolOffer { tools: json!([]), closing: true };
+        let with = OptionalFields { usage: false, effort: false, offer: Some(offer) };
         // The first call is omitted, its result is not.
         let body = write(&request("", history, vec![]), "", 6, &with, &Pictures::default());
         let messages = body["messages"].as_array().unwrap();

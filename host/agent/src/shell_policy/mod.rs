@@ -8,22 +8,24 @@
 //! The policy is not a sandbox. A program of the working folder runs without approval and has all rights of its
 //! user.
 
+mod evaluator;
+mod files;
 mod git;
-mod judge;
 mod language;
-mod named;
 mod parse;
 mod paths;
+mod patterns;
 mod programs;
 mod remote;
+mod scripts;
 mod special;
-mod texts;
 mod word;
+mod wrappers;
 
 #[cfg(test)]
 mod tests;
 
-use judge::Judge;
+use evaluator::Evaluator;
 use word::{UNKNOWN, Word};
 
 /// Characters of a dangerous command shown before the reason.
@@ -32,7 +34,7 @@ const SHOWN_CHARS_MAX: usize = 80;
 /// The settings of a policy.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// Patterns of the operator, in the syntax of `named.rs`.
+    /// Patterns of the operator, in the syntax of `patterns.rs`.
     pub patterns: Vec<String>,
     /// Folder of the host, absolute.
     pub host_home: String,
@@ -56,13 +58,13 @@ pub struct Danger {
     pub unlisted: bool,
 }
 
-/// Judges a command that runs in the folder `cwd`. `root` is the working folder of the turn. Returns `None` if
+/// Checks a command that runs in the folder `cwd`. `root` is the working folder of the turn. Returns `None` if
 /// the command needs no approval.
 pub fn judge(command: &str, cwd: &str, root: &str, rules: &Rules) -> Option<Danger> {
-    let mut judge = Judge::new(cwd, root, rules);
-    judge.begins(cwd);
-    judge.code(command);
-    judge.danger()
+    let mut evaluator = Evaluator::new(cwd, root, rules);
+    evaluator.check_start(cwd);
+    evaluator.check_code(command);
+    evaluator.into_danger()
 }
 
 /// Formats a command for display: on one line, truncated, and without characters that would end the code span.

@@ -7,9 +7,9 @@ use std::ops::{ControlFlow, Range};
 
 use tree_sitter::{Node as Syntax, ParseOptions, ParseState, Parser};
 
-use super::word::{self, HEREDOC, Values, Word, is_odd};
+use super::word::{self, HEREDOC, Variables, Word, is_odd};
 
-/// Longest command that is judged, in bytes.
+/// Longest command that is evaluated, in bytes.
 const CODE_BYTES_MAX: usize = 32 << 10;
 
 /// Nesting levels of commands.
@@ -22,7 +22,7 @@ const HEREDOCS_MAX: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A program with its arguments.
-    Simple(Simple),
+    Simple(SimpleCommand),
     /// Two commands; the second runs if the first succeeds.
     And(Box<Command>, Box<Command>),
     /// Two commands; the second runs if the first fails.
@@ -39,7 +39,7 @@ pub enum Command {
 
 /// A program with its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Simple {
+pub struct SimpleCommand {
     /// Variables set for the program.
     pub assigned: Vec<(String, Word)>,
     /// Name and arguments of the program.
@@ -60,14 +60,14 @@ pub enum Redirect {
 }
 
 /// The reason for which a command cannot be parsed.
-pub type Unclear = &'static str;
+pub type ParseError = &'static str;
 
-const NOT_PLAIN: Unclear = "it does not consist of plain words";
-const NOT_READ: Unclear = "it cannot be parsed reliably";
-const NESTED: Unclear = "it is nested too deeply";
+const NOT_PLAIN: ParseError = "it does not consist of plain words";
+const NOT_READ: ParseError = "it cannot be parsed reliably";
+const NESTED: ParseError = "it is nested too deeply";
 
 /// Parses a command.
-pub fn parse(code: &str, values: Values<'_>) -> Result<Command, Unclear> {
+pub fn parse(code: &str, variables: Variables<'_>) -> Result<Command, ParseError> {
     if code.len() > CODE_BYTES_MAX {
         return Err("it is too long to be analyzed");
     }
@@ -90,12 +90,12 @@ pub fn parse(code: &str, values: Values<'_>) -> Result<Command, Unclear> {
     if root.has_error() || root.kind() != "program" {
         return Err(NOT_READ);
     }
-    Reader { code: &code, values, documents }.sequence(root, 0..code.len(), 0)
+    Reader { code: &code, variables, documents }.sequence(root, 0..code.len(), 0)
 }
 
 /// Removes the here-documents of a command and returns their number. Each is replaced by a file with a name
 /// that no command can contain.
-fn heredocs(code: &str) -> Result<(String, usize), Unclear> {
+fn heredocs(code: &str) -> Result<(String, usize), ParseError> {
     let (mut code, mut count) = (code.to_owned(), 0);
     while let Some(at) = heredoc(&code)? {
         if count == HEREDOCS_MAX {
@@ -132,7 +132,7 @@ fn heredocs(code: &str) -> Result<(String, usize), Unclear> {
 }
 
 /// Returns the position of the first here-document.
-fn heredoc(code: &str) -> Result<Option<usize>, Unclear> {
+fn heredoc(code: &str) -> Result<Option<usize>, ParseError> {
     if !code.contains("<<") {
         return Ok(None);
     }
@@ -171,7 +171,7 @@ fn delimiter(text: &str) -> Option<(bool, usize, String)> {
 
 struct Reader<'c> {
     code: &'c str,
-    values: Values<'c>,
+    variables: Variables<'c>,
     /// Number of here-documents of the command.
     documents: usize,
 }
@@ -182,7 +182,7 @@ impl Reader<'_> {
     }
 
     /// Returns the children of a node without comments. Fails if anything but whitespace separates them.
-    fn children<'t>(&self, node: Syntax<'t>, range: Range<usize>) -> Result<Vec<Syntax<'t>>, Unclear> {
+    fn children<'t>(&self, node: Syntax<'t>, range: Range<usize>) -> Result<Vec<Syntax<'t>>, ParseError> {
         let mut cursor = node.walk();
         let mut end = range.start;
         let mut children = Vec::new();
@@ -199,14 +199,14 @@ impl Reader<'_> {
     }
 
     /// Accepts a comment that begins after whitespace or at a line start and ends with its line.
-    fn comment(&self, node: Syntax<'_>) -> Result<(), Unclear> {
+    fn comment(&self, node: Syntax<'_>) -> Result<(), ParseError> {
         let begins = self.code[..node.start_byte()].chars().next_back();
         let ends = self.code[node.end_byte()..].chars().next();
         let whole = begins.is_none_or(|c| c.is_ascii_whitespace()) && ends.is_none_or(|c| c == '\n');
         if whole && !self.text(node).contains('\n') { Ok(()) } else { Err(NOT_READ) }
     }
 
-    fn blank(&self, from: usize, to: usize) -> Result<(), Unclear> {
+    fn blank(&self, from: usize, to: usize) -> Result<(), ParseError> {
         let gap = self.code.get(from..to).ok_or(NOT_READ)?;
         // A line continuation counts as whitespace if whitespace precedes it.
         let plain = gap.replace(" \\\n", "  ");
@@ -214,7 +214,7 @@ impl Reader<'_> {
     }
 
     /// Parses consecutive commands.
-    fn sequence(&self, node: Syntax<'_>, range: Range<usize>, depth: usize) -> Result<Command, Unclear> {
+    fn sequence(&self, node: Syntax<'_>, range: Range<usize>, depth: usize) -> Result<Command, ParseError> {
         if depth > DEPTH_MAX {
             return Err(NESTED);
         }
@@ -236,16 +236,16 @@ impl Reader<'_> {
         Ok(Command::Sequence(commands))
     }
 
-    fn command(&self, node: Syntax<'_>, depth: usize) -> Result<Command, Unclear> {
+    fn command(&self, node: Syntax<'_>, depth: usize) -> Result<Command, ParseError> {
         if depth > DEPTH_MAX {
             return Err(NESTED);
         }
         match node.kind() {
             "command" => self.simple(node).map(Command::Simple),
             "test_command" => {
-                let words = word::split(self.text(node), self.values).ok_or(NOT_PLAIN)?;
+                let words = word::split(self.text(node), self.variables).ok_or(NOT_PLAIN)?;
                 match words.first().is_some_and(|word| word.text == "[") {
-                    true => Ok(Command::Simple(Simple { words, ..Simple::default() })),
+                    true => Ok(Command::Simple(SimpleCommand { words, ..SimpleCommand::default() })),
                     false => Err(NOT_PLAIN),
                 }
             }
@@ -288,7 +288,7 @@ impl Reader<'_> {
         }
     }
 
-    fn redirected(&self, node: Syntax<'_>, depth: usize) -> Result<Command, Unclear> {
+    fn redirected(&self, node: Syntax<'_>, depth: usize) -> Result<Command, ParseError> {
         let (mut body, mut redirects, mut words) = (None, Vec::new(), Vec::new());
         let mut end = node.start_byte();
         for child in self.children(node, node.byte_range())? {
@@ -302,13 +302,13 @@ impl Reader<'_> {
             end = child.end_byte();
         }
         match body {
-            None => Ok(Command::Simple(Simple { words, redirects, ..Simple::default() })),
+            None => Ok(Command::Simple(SimpleCommand { words, redirects, ..SimpleCommand::default() })),
             Some(body) => attached(body, redirects, words),
         }
     }
 
-    fn simple(&self, node: Syntax<'_>) -> Result<Simple, Unclear> {
-        let mut simple = Simple::default();
+    fn simple(&self, node: Syntax<'_>) -> Result<SimpleCommand, ParseError> {
+        let mut simple = SimpleCommand::default();
         let mut end = node.start_byte();
         for child in self.children(node, node.byte_range())? {
             let begins = child.start_byte();
@@ -336,8 +336,8 @@ impl Reader<'_> {
         Ok(simple)
     }
 
-    fn words(&self, raw: &str) -> Result<Vec<Word>, Unclear> {
-        let words = word::one(raw, self.values).ok_or(NOT_PLAIN)?;
+    fn words(&self, raw: &str) -> Result<Vec<Word>, ParseError> {
+        let words = word::one(raw, self.variables).ok_or(NOT_PLAIN)?;
         // The name of a here-document is only valid as a file.
         if words.iter().any(|word| word.text.contains(HEREDOC)) { Err(NOT_READ) } else { Ok(words) }
     }
@@ -350,7 +350,7 @@ impl Reader<'_> {
         before: usize,
         redirects: &mut Vec<Redirect>,
         words: &mut Vec<Word>,
-    ) -> Result<(), Unclear> {
+    ) -> Result<(), ParseError> {
         let (mut sign, mut target, mut end) = ("", None, node.start_byte());
         for child in self.children(node, node.byte_range())? {
             let raw = self.text(child);
@@ -365,7 +365,7 @@ impl Reader<'_> {
                     sign = child.kind();
                 }
                 _ if sign.is_empty() => return Err(NOT_READ),
-                _ if target.is_none() => target = Some(word::one(raw, self.values).ok_or(NOT_PLAIN)?),
+                _ if target.is_none() => target = Some(word::one(raw, self.variables).ok_or(NOT_PLAIN)?),
                 _ if end == child.start_byte() => return Err(NOT_READ),
                 _ => words.extend(self.words(raw)?),
             }
@@ -399,7 +399,7 @@ impl Reader<'_> {
 
 /// Moves redirections and the words after them to the last program of a command. The grammar assigns them to
 /// the whole command.
-fn attached(command: Command, redirects: Vec<Redirect>, words: Vec<Word>) -> Result<Command, Unclear> {
+fn attached(command: Command, redirects: Vec<Redirect>, words: Vec<Word>) -> Result<Command, ParseError> {
     Ok(match command {
         Command::Simple(mut simple) => {
             simple.redirects.extend(redirects);

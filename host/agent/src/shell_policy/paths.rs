@@ -139,21 +139,21 @@ const OPEN_IN_HOME: &[&str] =
 const PROGRAMS: &[&str] = &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
 
 /// Reason for which a path needs approval.
-pub type Why = &'static str;
+pub type Reason = &'static str;
 
 /// Possible working folders of a command.
 pub type Folders = Vec<String>;
 
 /// The folders that decide about paths.
 #[derive(Debug)]
-pub struct Places<'r> {
+pub struct PathRules<'r> {
     rules: &'r Rules,
     /// Working folder of the turn.
     root: Vec<String>,
     home: Vec<String>,
 }
 
-impl<'r> Places<'r> {
+impl<'r> PathRules<'r> {
     /// Creates the rules for a turn with the working folder `root`.
     pub fn new(root: &str, rules: &'r Rules) -> Self {
         Self { rules, root: parts(root), home: parts(&rules.host_home) }
@@ -166,7 +166,7 @@ impl<'r> Places<'r> {
 
     /// Returns the reason for which reading needs approval. `deep` is true if folders are read with all their
     /// contents.
-    pub fn read(&self, folders: &Folders, word: &Word, deep: bool) -> Option<Why> {
+    pub fn read(&self, folders: &Folders, word: &Word, deep: bool) -> Option<Reason> {
         if !word.known {
             return Some("it reads a file that is known only when it runs");
         }
@@ -183,7 +183,7 @@ impl<'r> Places<'r> {
     }
 
     /// Returns the reason for which writing needs approval.
-    pub fn write(&self, folders: &Folders, word: &Word) -> Option<Why> {
+    pub fn write(&self, folders: &Folders, word: &Word) -> Option<Reason> {
         if !word.known {
             return Some("it writes a file that is known only when it runs");
         }
@@ -205,7 +205,7 @@ impl<'r> Places<'r> {
 
     /// Returns the reason for which running a program by its path needs approval, or `None` for a program of
     /// the working folder.
-    pub fn run(&self, folders: &Folders, word: &Word) -> Option<Why> {
+    pub fn run(&self, folders: &Folders, word: &Word) -> Option<Reason> {
         if !word.known || word.glob {
             return Some("the program is known only when it runs");
         }
@@ -253,7 +253,7 @@ impl<'r> Places<'r> {
     }
 
     /// Returns the possible folders after entering one, or the reason for which that needs approval.
-    pub fn enter(&self, folders: &Folders, word: &Word) -> Result<Folders, Why> {
+    pub fn enter(&self, folders: &Folders, word: &Word) -> Result<Folders, Reason> {
         if !word.known || word.glob {
             return Err("it enters a folder that is known only when it runs");
         }
@@ -278,7 +278,7 @@ impl<'r> Places<'r> {
     }
 
     /// Returns the reason for which a command in a folder needs approval.
-    pub fn begins(&self, folder: &str) -> Option<Why> {
+    pub fn begins(&self, folder: &str) -> Option<Reason> {
         let parts = parts(folder);
         self.host(&parts, false, true).or_else(|| self.secret(&parts, false))
     }
@@ -287,7 +287,7 @@ impl<'r> Places<'r> {
         !self.root.is_empty() && parts.starts_with(&self.root)
     }
 
-    fn written(&self, parts: &[String], glob: bool) -> Option<Why> {
+    fn written(&self, parts: &[String], glob: bool) -> Option<Reason> {
         if !self.inside(parts) {
             return Some("it writes outside the working folder");
         }
@@ -310,7 +310,7 @@ impl<'r> Places<'r> {
         !self.rules.work.is_empty() && self.root.starts_with(&parts(&self.rules.work))
     }
 
-    fn secret(&self, path: &[String], glob: bool) -> Option<Why> {
+    fn secret(&self, path: &[String], glob: bool) -> Option<Reason> {
         let inside = self.inside(path);
         let own = inside && self.given();
         let readable = parts(&self.rules.readable);
@@ -343,7 +343,7 @@ impl<'r> Places<'r> {
     }
 
     /// Returns the reason for a path inside of the host's folder.
-    fn host(&self, path: &[String], glob: bool, reads: bool) -> Option<Why> {
+    fn host(&self, path: &[String], glob: bool, reads: bool) -> Option<Reason> {
         let (work, readable) = (parts(&self.rules.work), parts(&self.rules.readable));
         let own = work.len() > self.home.len() && work.starts_with(&self.home) && path.starts_with(&work);
         let open = reads && !readable.is_empty() && !glob && path.starts_with(&readable);
@@ -353,7 +353,7 @@ impl<'r> Places<'r> {
 
     /// Returns the reason for a folder that contains secrets: a parent of the host's folder or of a home
     /// folder.
-    fn above(&self, path: &[String], glob: bool) -> Option<Why> {
+    fn above(&self, path: &[String], glob: bool) -> Option<Reason> {
         let is_above = |folder: &[String]| {
             !folder.is_empty() && path.len() <= folder.len() && path.iter().zip(folder).all(|(p, f)| fits(p, f, glob))
         };
@@ -402,12 +402,12 @@ impl<'r> Places<'r> {
         parts(&real.to_string_lossy())
     }
 
-    fn read_real(&self, real: &Path) -> Option<Why> {
+    fn read_real(&self, real: &Path) -> Option<Reason> {
         let parts = self.said(real);
         self.secret(&parts, false).or_else(|| self.host(&parts, false, true))
     }
 
-    fn write_real(&self, real: &Path) -> Option<Why> {
+    fn write_real(&self, real: &Path) -> Option<Reason> {
         self.written(&self.said(real), false)
     }
 }
@@ -496,5 +496,5 @@ fn fits(part: &str, name: &str, glob: bool) -> bool {
         let begin = part.split(['*', '?', '[']).next().unwrap_or_default();
         return name.starts_with(begin);
     }
-    super::named::matches(part, name)
+    super::patterns::matches(part, name)
 }

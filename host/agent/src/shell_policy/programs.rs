@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// The table from `programs.txt`.
-static TABLE: LazyLock<BTreeMap<&'static str, Spec>> = LazyLock::new(|| read(include_str!("programs.txt")));
+static TABLE: LazyLock<BTreeMap<&'static str, ProgramSpec>> = LazyLock::new(|| read(include_str!("programs.txt")));
 
 /// Words of the longest name in the table.
 const NAME_WORDS_MAX: usize = 3;
 
 /// The permitted arguments of a program.
 #[derive(Clone, Debug, Default)]
-pub struct Spec {
+pub struct ProgramSpec {
     /// Permits every option except `denied`.
     pub any: bool,
     /// Denied options.
@@ -41,7 +41,7 @@ pub enum Value {
     Write,
 }
 
-/// The result of comparing an argument with a [`Spec`].
+/// The result of comparing an argument with a [`ProgramSpec`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arg<'a> {
     /// A permitted option, without a value or with a harmless one.
@@ -55,12 +55,12 @@ pub enum Arg<'a> {
 }
 
 /// Returns the entry of a program and the number of words of its name.
-pub fn find(words: &[&str]) -> Option<(&'static Spec, usize)> {
+pub fn find(words: &[&str]) -> Option<(&'static ProgramSpec, usize)> {
     let counts = (1..=NAME_WORDS_MAX.min(words.len())).rev();
     counts.into_iter().find_map(|count| Some((TABLE.get(words[..count].join(" ").as_str())?, count)))
 }
 
-fn read(text: &'static str) -> BTreeMap<&'static str, Spec> {
+fn read(text: &'static str) -> BTreeMap<&'static str, ProgramSpec> {
     let mut table = BTreeMap::new();
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         // An empty column has no options.
@@ -78,8 +78,9 @@ fn read(text: &'static str) -> BTreeMap<&'static str, Spec> {
     table
 }
 
-fn spec(options: &'static str, operands: &'static str) -> Spec {
-    let mut spec = Spec { operands, whole: options.split_whitespace().any(|token| token == "~"), ..Spec::default() };
+fn spec(options: &'static str, operands: &'static str) -> ProgramSpec {
+    let mut spec =
+        ProgramSpec { operands, whole: options.split_whitespace().any(|token| token == "~"), ..ProgramSpec::default() };
     for token in options.split_whitespace() {
         match token {
             "*" => spec.any = true,
@@ -94,7 +95,7 @@ fn spec(options: &'static str, operands: &'static str) -> Spec {
     spec
 }
 
-fn add(spec: &mut Spec, token: &'static str) {
+fn add(spec: &mut ProgramSpec, token: &'static str) {
     let cut = &token[..token.len() - 1];
     let (name, value) = match token.chars().last() {
         Some('=') => (cut, Value::Text),
@@ -116,7 +117,7 @@ fn add(spec: &mut Spec, token: &'static str) {
     }
 }
 
-impl Spec {
+impl ProgramSpec {
     fn value(&self, name: &str) -> Option<Value> {
         self.options.iter().find(|(option, _)| *option == name).map(|(_, value)| *value)
     }

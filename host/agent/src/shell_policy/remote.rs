@@ -1,7 +1,7 @@
 //! Programs that access other machines: transfers, remote shells, databases and clouds.
 
-use super::judge::{ARGUMENTS, Judge, is_name};
-use super::texts;
+use super::evaluator::{ARGUMENTS, Evaluator, is_name};
+use super::scripts;
 use super::word::Word;
 
 /// Options of curl without a value, as letters.
@@ -34,21 +34,21 @@ fn lists(list: &str, text: &str) -> bool {
     list.split_whitespace().any(|one| one == text)
 }
 
-impl Judge<'_> {
-    pub(super) fn curl(&mut self, args: &[Word]) {
+impl Evaluator<'_> {
+    pub(super) fn check_curl(&mut self, args: &[Word]) {
         let mut rest = args.iter();
         let (mut addresses, mut names) = (Vec::new(), false);
         while let Some(word) = rest.next() {
             let text = word.text.as_str();
             if !word.known {
-                return self.ask("it sends text that is known only when it runs");
+                return self.flag("it sends text that is known only when it runs");
             }
             if !text.starts_with('-') {
                 addresses.push(word);
             } else if text == "--output" {
                 match rest.next() {
-                    Some(path) => self.fetched(path),
-                    None => return self.ask(ARGUMENTS),
+                    Some(path) => self.check_output_file(path),
+                    None => return self.flag(ARGUMENTS),
                 }
             } else if lists(CURL_LONG, text) {
                 names |= text.starts_with("--remote");
@@ -56,22 +56,22 @@ impl Judge<'_> {
                 let value = rest.next().filter(|word| word.known).map(|word| word.text.as_str()).unwrap_or("@");
                 let method = !matches!(text, "-X" | "--request") || matches!(value, "GET" | "HEAD" | "OPTIONS");
                 if value.starts_with('@') || value.contains("%output") || !method {
-                    return self.ask(UPLOADS);
+                    return self.flag(UPLOADS);
                 }
             } else {
-                match self.curl_bundle(text, &mut rest) {
+                match self.check_curl_bundle(text, &mut rest) {
                     Some(remote) => names |= remote,
-                    None => return self.ask(UPLOADS),
+                    None => return self.flag(UPLOADS),
                 }
             }
         }
         self.brought |= names;
-        self.addresses(&addresses);
+        self.check_addresses(&addresses);
     }
 
-    /// Judges a bundle of letters of curl; the last letter may be `o`, `w` or `X` with its value. Returns true
+    /// Checks a bundle of letters of curl; the last letter may be `o`, `w` or `X` with its value. Returns true
     /// if the server chooses the file name.
-    fn curl_bundle<'w>(&mut self, text: &str, rest: &mut impl Iterator<Item = &'w Word>) -> Option<bool> {
+    fn check_curl_bundle<'w>(&mut self, text: &str, rest: &mut impl Iterator<Item = &'w Word>) -> Option<bool> {
         let letters = text.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
         let (flags, last) = letters.split_at(letters.find(['o', 'w', 'X']).unwrap_or(letters.len()));
         if !flags.chars().all(|c| CURL_FLAGS.contains(c)) {
@@ -80,7 +80,7 @@ impl Judge<'_> {
         if let Some(kind) = last.chars().next() {
             let value = if last.len() == 1 { rest.next()?.clone() } else { Word::plain(&last[1..]) };
             match kind {
-                'o' => self.fetched(&value),
+                'o' => self.check_output_file(&value),
                 'X' if !matches!(value.text.as_str(), "GET" | "HEAD" | "OPTIONS") => return None,
                 'w' if value.text.starts_with('@') || value.text.contains("%output") => return None,
                 _ => {}
@@ -89,30 +89,30 @@ impl Judge<'_> {
         Some(flags.contains(['O', 'J']))
     }
 
-    fn addresses(&mut self, addresses: &[&Word]) {
+    fn check_addresses(&mut self, addresses: &[&Word]) {
         if addresses.is_empty() {
-            return self.ask(ARGUMENTS);
+            return self.flag(ARGUMENTS);
         }
         for word in addresses {
             let text = word.text.to_ascii_lowercase();
             let scheme = text.split_once("://").map(|(scheme, _)| scheme);
             if scheme.is_some_and(|scheme| scheme != "http" && scheme != "https") || text.starts_with(['/', '@', '~']) {
-                return self.ask("it opens an address that is not a web address");
+                return self.flag("it opens an address that is not a web address");
             }
             if METADATA.iter().any(|name| text.contains(name)) {
-                return self.ask("it reads the credentials of the machine");
+                return self.flag("it reads the credentials of the machine");
             }
         }
     }
 
-    pub(super) fn wget(&mut self, args: &[Word]) {
+    pub(super) fn check_wget(&mut self, args: &[Word]) {
         const VALUED: [&str; 5] = ["--timeout", "--tries", "--user-agent", "--wait", "--limit-rate"];
         let mut rest = args.iter();
         let (mut addresses, mut named) = (Vec::new(), false);
         while let Some(word) = rest.next() {
             let text = word.text.as_str();
             if !word.known {
-                return self.ask("it sends text that is known only when it runs");
+                return self.flag("it sends text that is known only when it runs");
             }
             let (option, value) = text.split_once('=').unwrap_or((text, ""));
             match option {
@@ -120,24 +120,26 @@ impl Judge<'_> {
                 "-O-" | "-qO-" | "-nvO-" => named = true,
                 "-O" | "--output-document" | "-P" | "--directory-prefix" | "-qO" | "-nvO" => {
                     let joined = (!value.is_empty()).then(|| Word::plain(value));
-                    let Some(path) = joined.or_else(|| rest.next().cloned()) else { return self.ask(ARGUMENTS) };
+                    let Some(path) = joined.or_else(|| rest.next().cloned()) else {
+                        return self.flag(ARGUMENTS);
+                    };
                     named |= option.ends_with(['O', 't']);
                     if path.text != "-" {
-                        self.fetched(&path);
+                        self.check_output_file(&path);
                     }
                 }
                 "-t" | "-T" | "-U" | "-w" => {
                     rest.next();
                 }
                 _ if lists(WGET_FLAGS, text) || VALUED.contains(&option) && !value.is_empty() => {}
-                _ => return self.ask(UPLOADS),
+                _ => return self.flag(UPLOADS),
             }
         }
         self.brought |= !named;
-        self.addresses(&addresses);
+        self.check_addresses(&addresses);
     }
 
-    pub(super) fn ssh(&mut self, args: &[Word]) {
+    pub(super) fn check_ssh(&mut self, args: &[Word]) {
         const HARMLESS: [&str; 3] = ["ConnectTimeout=", "BatchMode=", "ServerAliveInterval="];
         let mut at = 0;
         while let Some(text) = args.get(at).map(|word| word.text.as_str()).filter(|text| text.starts_with('-')) {
@@ -146,58 +148,60 @@ impl Judge<'_> {
                 "-q" | "-T" | "-n" | "-4" | "-6" | "-v" | "-t" => 1,
                 "-p" | "-l" => 2,
                 "-o" if HARMLESS.iter().any(|name| value.starts_with(name)) => 2,
-                _ => return self.ask("it passes ssh settings that may run commands or open connections"),
+                _ => return self.flag("it passes ssh settings that may run commands or open connections"),
             };
         }
-        let Some((host, command)) = args.get(at..).and_then(<[Word]>::split_first) else { return self.ask(ARGUMENTS) };
+        let Some((host, command)) = args.get(at..).and_then(<[Word]>::split_first) else {
+            return self.flag(ARGUMENTS);
+        };
         let plain = host.text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.@:".contains(c));
         if !plain || !host.known || command.is_empty() {
-            return self.ask("it opens a shell on another machine");
+            return self.flag("it opens a shell on another machine");
         }
         if command.iter().any(|word| !word.known || word.glob && !word.quoted) {
-            return self.ask("it runs text that is known only when it runs on another machine");
+            return self.flag("it runs text that is known only when it runs on another machine");
         }
         let code: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
         let around = std::mem::replace(&mut self.remote, true);
-        self.nested(&code.join(" "));
+        self.check_nested(&code.join(" "));
         self.remote = around;
     }
 
-    pub(super) fn database(&mut self, name: &str, args: &[Word]) {
+    pub(super) fn check_database(&mut self, name: &str, args: &[Word]) {
         if args.iter().any(|word| !word.known) {
-            return self.ask("a statement is known only when it runs");
+            return self.flag("a statement is known only when it runs");
         }
         match name {
-            "redis-cli" => self.redis(args),
-            "sqlite3" => self.sqlite(args),
-            _ => self.sql_client(name == "psql", args),
+            "redis-cli" => self.check_redis(args),
+            "sqlite3" => self.check_sqlite(args),
+            _ => self.check_sql_client(name == "psql", args),
         }
     }
 
-    fn statement(&mut self, text: &str) {
-        if !texts::sql_reads(text) {
-            self.ask(CHANGES);
+    fn check_statement(&mut self, text: &str) {
+        if !scripts::sql_reads(text) {
+            self.flag(CHANGES);
         }
     }
 
-    fn sqlite(&mut self, args: &[Word]) {
+    fn check_sqlite(&mut self, args: &[Word]) {
         const FLAGS: &str = " -header -csv -column -json -line -readonly -batch -list -markdown -table -box -noheader ";
-        let here = self.here();
+        let here = self.folders();
         let is_flag = |word: &&Word| lists(FLAGS, &word.text.replacen("--", "-", 1));
         let operands: Vec<&Word> = args.iter().filter(|word| !is_flag(word)).collect();
         match operands[..] {
             [file, ref statements @ ..] if !statements.is_empty() && !file.text.starts_with('-') => {
-                self.read(&here, file, false);
+                self.check_read(&here, file, false);
                 if file.text.contains([':', '?']) {
-                    return self.ask(ARGUMENTS);
+                    return self.flag(ARGUMENTS);
                 }
-                statements.iter().for_each(|word| self.statement(&word.text));
+                statements.iter().for_each(|word| self.check_statement(&word.text));
             }
-            _ => self.ask(ELSEWHERE),
+            _ => self.flag(ELSEWHERE),
         }
     }
 
-    fn sql_client(&mut self, postgres: bool, args: &[Word]) {
+    fn check_sql_client(&mut self, postgres: bool, args: &[Word]) {
         let (mut rest, mut says) = (args.iter(), false);
         let (code, long) = if postgres { ("-c", "--command") } else { ("-e", "--execute") };
         let valued = if postgres { " -h -U -p -d " } else { " -h -u -P -D " };
@@ -213,37 +217,37 @@ impl Judge<'_> {
             };
             if let Some(statement) = statement {
                 says = true;
-                self.statement(&statement);
+                self.check_statement(&statement);
             } else if postgres && matches!(text, "-l" | "--list") {
                 says = true;
             } else if lists(valued, text) {
                 rest.next();
             } else if !lists(flags, text) && (text.starts_with('-') || text.contains('\\')) {
-                return self.ask(ARGUMENTS);
+                return self.flag(ARGUMENTS);
             }
         }
         if !says {
-            self.ask(ELSEWHERE);
+            self.flag(ELSEWHERE);
         }
     }
 
-    fn redis(&mut self, args: &[Word]) {
+    fn check_redis(&mut self, args: &[Word]) {
         let mut at = 0;
         while let Some(text) = args.get(at).map(|word| word.text.as_str()).filter(|text| text.starts_with('-')) {
             at += match text {
                 "-h" | "-p" | "-n" => 2,
                 "--raw" | "--no-raw" => 1,
-                _ => return self.ask(ARGUMENTS),
+                _ => return self.flag(ARGUMENTS),
             };
         }
         let command = args.get(at).map(|word| word.text.to_ascii_lowercase()).unwrap_or_default();
         if !lists(REDIS, &command) {
-            self.ask(CHANGES);
+            self.flag(CHANGES);
         }
     }
 
-    /// Judges a cloud client. Only commands that list or describe non-secret resources are permitted.
-    pub(super) fn cloud(&mut self, name: &str, args: &[Word]) {
+    /// Checks a cloud client. Only commands that list or describe non-secret resources are permitted.
+    pub(super) fn check_cloud(&mut self, name: &str, args: &[Word]) {
         const SECRETS: [&str; 14] = [
             "secret",
             "kms",
@@ -277,7 +281,7 @@ impl Judge<'_> {
         let plain = |word: &Word| word.known && (is_name(word) || word.text.starts_with("s3://") || word.quoted);
         let files = words.iter().any(|word| word.contains("file:") || word.contains("fileb:"));
         if !reads || !known || operands.iter().any(has_secret) || !args.iter().all(plain) || files {
-            self.ask("it changes cloud resources or reads their secrets");
+            self.flag("it changes cloud resources or reads their secrets");
         }
     }
 }

@@ -10,7 +10,7 @@ fn rules() -> Rules {
     }
 }
 
-fn judged(command: &str) -> Option<Danger> {
+fn evaluate(command: &str) -> Option<Danger> {
     judge(command, "/home/user/project", "/home/user/project", &rules())
 }
 
@@ -23,7 +23,7 @@ fn list(text: &str) -> Vec<String> {
 #[test]
 fn every_command_of_the_list_of_dangerous_ones_needs_approval() {
     let free: Vec<String> =
-        list(include_str!("testdata/ask.txt")).into_iter().filter(|command| judged(command).is_none()).collect();
+        list(include_str!("testdata/ask.txt")).into_iter().filter(|command| evaluate(command).is_none()).collect();
     assert!(free.is_empty(), "{free:#?}");
 }
 
@@ -31,18 +31,18 @@ fn every_command_of_the_list_of_dangerous_ones_needs_approval() {
 fn every_command_of_the_list_of_harmless_ones_runs() {
     let commands = list(include_str!("testdata/free.txt"));
     let asked: Vec<(String, String)> =
-        commands.into_iter().filter_map(|command| judged(&command).map(|danger| (command, danger.why))).collect();
+        commands.into_iter().filter_map(|command| evaluate(&command).map(|danger| (command, danger.why))).collect();
     assert!(asked.is_empty(), "{asked:#?}");
 }
 
 #[test]
 fn an_approval_for_longer_is_named_after_what_is_dangerous() {
-    let kind = |command: &str| judged(command).unwrap().kind;
+    let kind = |command: &str| evaluate(command).unwrap().kind;
     assert_eq!(kind("rm x; git stash drop"), "shell: git stash drop, rm");
     assert_eq!(kind("git push -fu origin x"), "shell: git push -f");
     assert_eq!(kind("npm publish"), "shell: npm publish");
     assert_eq!(kind("cargo bench"), "shell: cargo bench", "the operator's own pattern");
-    assert!(judged("cargo bench").unwrap().why.contains("the operator requires approval for it"));
+    assert!(evaluate("cargo bench").unwrap().why.contains("the operator requires approval for it"));
     for once in ["$CMD x", "sudo rm x", "unknown-program", "rm x; unknown-program", "bash", "python3 -c x"] {
         assert_eq!(kind(once), "", "{once}: an approval covers only what was seen");
     }
@@ -50,7 +50,7 @@ fn an_approval_for_longer_is_named_after_what_is_dangerous() {
 
 #[test]
 fn the_question_shows_the_dangerous_part_of_the_command() {
-    let why = |command: &str| judged(command).unwrap().why;
+    let why = |command: &str| evaluate(command).unwrap().why;
     let long = format!("echo {} && rm -rf build 'old one'; echo done", "x".repeat(500));
     assert_eq!(why(&long), "`rm -rf build 'old one'`: it deletes files");
     assert!(why("sh -c 'echo a; rm -r b'").starts_with("`rm -r b`: "));
@@ -64,13 +64,13 @@ fn the_question_shows_the_dangerous_part_of_the_command() {
 #[test]
 fn the_working_folder_of_the_operator_is_not_the_hosts() {
     let below = Rules { host_home: "/data".to_owned(), work: "/data/own".to_owned(), ..rules() };
-    let judged = |command: &str, cwd: &str| judge(command, cwd, "/data/own", &below);
-    assert_eq!(judged("echo x > a", "/data/own"), None);
-    assert_eq!(judged("echo x > a", "/data/own/sub"), None);
-    assert!(judged("echo x > ../state.db", "/data/own").is_some());
-    assert!(judged("cat ../state.db", "/data/own").is_some());
+    let evaluate = |command: &str, cwd: &str| judge(command, cwd, "/data/own", &below);
+    assert_eq!(evaluate("echo x > a", "/data/own"), None);
+    assert_eq!(evaluate("echo x > a", "/data/own/sub"), None);
+    assert!(evaluate("echo x > ../state.db", "/data/own").is_some());
+    assert!(evaluate("cat ../state.db", "/data/own").is_some());
     for folder in ["/data", "/data/sessions", "/data/own/../sessions", "/data/owned"] {
-        assert!(judged("ls", folder).is_some(), "{folder}");
+        assert!(evaluate("ls", folder).is_some(), "{folder}");
     }
     assert_eq!(judge("cat /home/user/.hermes-host/media/a", "/w", "/w", &Rules { user_home: None, ..rules() }), None);
     assert!(judge("ls > /home/user/.hermes-host/media/a", "/w", "/w", &rules()).is_some());
@@ -78,11 +78,11 @@ fn the_working_folder_of_the_operator_is_not_the_hosts() {
 
 #[test]
 fn a_command_in_another_folder_may_only_read() {
-    let judged = |command: &str, cwd: &str| judge(command, cwd, "/home/user/project", &rules());
-    assert_eq!(judged("ls", "/var/log"), None);
-    assert_eq!(judged("make", "/home/user/project/sub"), None);
+    let evaluate = |command: &str, cwd: &str| judge(command, cwd, "/home/user/project", &rules());
+    assert_eq!(evaluate("ls", "/var/log"), None);
+    assert_eq!(evaluate("make", "/home/user/project/sub"), None);
     for command in ["echo x > hosts", "./run.sh", "touch x", "python3 x.py"] {
-        assert!(judged(command, "/etc").is_some(), "{command}");
+        assert!(evaluate(command, "/etc").is_some(), "{command}");
     }
 }
 
@@ -129,7 +129,7 @@ fn no_text_takes_long_or_panics() {
         format!("true &<<<&{}", "n.9)))))".repeat(3_500)),
     ];
     for text in many {
-        assert!(judged(&text).is_some(), "{}", &text[..20]);
+        assert!(evaluate(&text).is_some(), "{}", &text[..20]);
     }
 }
 
@@ -169,11 +169,11 @@ proptest::proptest! {
         for how in around {
             code = disguised(&code, how, 0);
         }
-        proptest::prop_assert!(judged(&code).is_some(), "{code}");
+        proptest::prop_assert!(evaluate(&code).is_some(), "{code}");
     }
 
     #[test]
     fn no_text_makes_it_panic(code in r#"[a-z $(){}\[\]'"`\\<>|&;#*?~=!\n-]{0,80}"#, odd in proptest::prelude::any::<String>()) {
-        let _ = (judged(&code), judged(&odd));
+        let _ = (evaluate(&code), evaluate(&odd));
     }
 }

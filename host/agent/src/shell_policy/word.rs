@@ -56,7 +56,7 @@ impl Word {
 
 /// The values of variables that the lexer replaces.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Values<'v> {
+pub struct Variables<'v> {
     /// Value of `HOME` and `~`.
     pub home: &'v str,
     /// Value of `PWD`, unless the command changes it.
@@ -64,7 +64,7 @@ pub struct Values<'v> {
 }
 
 /// Splits a text at whitespace. Returns `None` if a word is not plain.
-pub fn split(text: &str, values: Values<'_>) -> Option<Vec<Word>> {
+pub fn split(text: &str, values: Variables<'_>) -> Option<Vec<Word>> {
     let (mut words, mut rest) = (Vec::new(), text.trim_start_matches([' ', '\t']));
     while !rest.is_empty() {
         let end = raw_end(rest)?;
@@ -77,7 +77,7 @@ pub fn split(text: &str, values: Values<'_>) -> Option<Vec<Word>> {
 }
 
 /// Parses one word of the source. A brace list expands to several words.
-pub fn one(raw: &str, values: Values<'_>) -> Option<Vec<Word>> {
+pub fn one(raw: &str, values: Variables<'_>) -> Option<Vec<Word>> {
     if raw.is_empty() || raw_end(raw)? != raw.len() {
         return None;
     }
@@ -177,7 +177,7 @@ fn outside_of_quotes(raw: &str) -> Option<String> {
 }
 
 /// Parses one word.
-fn lex(raw: &str, values: Values<'_>) -> Option<Word> {
+fn lex(raw: &str, values: Variables<'_>) -> Option<Word> {
     let mut word = Word { known: true, ..Word::default() };
     let mut rest = raw;
     if raw == "~" || raw.starts_with("~/") {
@@ -221,7 +221,7 @@ fn lex(raw: &str, values: Values<'_>) -> Option<Word> {
 }
 
 /// Parses a string after its opening double quote and returns the rest.
-fn string<'t>(mut rest: &'t str, word: &mut Word, values: Values<'_>) -> Option<&'t str> {
+fn string<'t>(mut rest: &'t str, word: &mut Word, values: Variables<'_>) -> Option<&'t str> {
     word.quoted = true;
     loop {
         let c = rest.chars().next()?;
@@ -256,7 +256,7 @@ fn string<'t>(mut rest: &'t str, word: &mut Word, values: Values<'_>) -> Option<
 }
 
 /// Parses a variable after its `$` and returns the rest.
-fn variable<'t>(rest: &'t str, word: &mut Word, values: Values<'_>) -> Option<&'t str> {
+fn variable<'t>(rest: &'t str, word: &mut Word, values: Variables<'_>) -> Option<&'t str> {
     if let Some(after) = rest.strip_prefix(['?', '$']) {
         word.text.push('0');
         return Some(after);

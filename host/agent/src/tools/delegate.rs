@@ -22,11 +22,11 @@ pub const DEPTH_MAX: u32 = 2;
 pub const HELPERS_MAX: u32 = 16;
 
 /// Concurrent delegated tasks in the background, of all conversations.
-pub const LATER_MAX: usize = 16;
+pub const BACKGROUND_MAX: usize = 16;
 
 /// Concurrent delegated tasks in the background of one person, or of one conversation without a known person.
 /// Prevents one person from using up the limit for all.
-pub const LATER_PER_PERSON_MAX: usize = 4;
+pub const BACKGROUND_PER_OWNER_MAX: usize = 4;
 
 /// Model answers of one background task.
 pub const ITERATIONS_MAX: u32 = 20;
@@ -43,7 +43,7 @@ pub const HELPER: &str = "You are a sub-agent. You receive one task with all the
 
 /// A delegated task.
 #[derive(Clone, Debug)]
-pub struct Delegated {
+pub struct DelegatedTask {
     /// Task, with all information that the helper needs.
     pub task: String,
     /// Origin of the task.
@@ -61,37 +61,37 @@ pub trait Delegate: Send + Sync {
     /// The reason for the missing answer, in one sentence.
     fn answer(
         self: Arc<Self>,
-        task: Delegated,
+        task: DelegatedTask,
         side: ToolSide,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<String, String>>;
 }
 
 /// The tool.
-pub struct DelegateTask {
+pub struct DelegateTool {
     ports: Ports,
     /// Slots for background tasks.
-    later: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     /// Slots for background tasks by owner.
-    theirs: Mutex<BTreeMap<String, Arc<Semaphore>>>,
+    owner_slots: Mutex<BTreeMap<String, Arc<Semaphore>>>,
 }
 
-impl DelegateTask {
+impl DelegateTool {
     /// Creates the tool with the ports of the host.
     pub fn new(ports: Ports) -> Self {
-        Self { ports, later: Arc::new(Semaphore::new(LATER_MAX)), theirs: Mutex::default() }
+        Self { ports, slots: Arc::new(Semaphore::new(BACKGROUND_MAX)), owner_slots: Mutex::default() }
     }
 
     /// Returns the slots of the requester. Owners without background tasks are removed.
-    fn room_of(&self, context: &TurnContext) -> Arc<Semaphore> {
+    fn slots_of(&self, context: &TurnContext) -> Arc<Semaphore> {
         let whose = if context.person.is_empty() { &context.session_key } else { &context.person };
-        let mut theirs = self.theirs.lock().unwrap_or_else(PoisonError::into_inner);
-        theirs.retain(|_, room| room.available_permits() < LATER_PER_PERSON_MAX || Arc::strong_count(room) > 1);
-        let room = theirs.entry(whose.clone()).or_insert_with(|| Arc::new(Semaphore::new(LATER_PER_PERSON_MAX)));
+        let mut slots = self.owner_slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.retain(|_, room| room.available_permits() < BACKGROUND_PER_OWNER_MAX || Arc::strong_count(room) > 1);
+        let room = slots.entry(whose.clone()).or_insert_with(|| Arc::new(Semaphore::new(BACKGROUND_PER_OWNER_MAX)));
         Arc::clone(room)
     }
 
-    async fn hand_on(&self, context: &TurnContext, arguments: &Value, side: &ToolSide) -> Result<Value, String> {
+    async fn delegate(&self, context: &TurnContext, arguments: &Value, side: &ToolSide) -> Result<Value, String> {
         let delegate = side.delegate.clone().ok_or("delegation is not available in this turn; do the task yourself")?;
         if side.depth >= DEPTH_MAX {
             return Err(format!("tasks can be delegated at most {DEPTH_MAX} levels deep; do this one yourself"));
@@ -103,10 +103,10 @@ impl DelegateTask {
         let goal = text(arguments, "goal");
         let known = text(arguments, "context");
         let task = if known.is_empty() { goal.to_owned() } else { format!("{goal}\n\nContext:\n{known}") };
-        let delegated = Delegated { task, context: context.clone(), depth: side.depth + 1 };
+        let delegated = DelegatedTask { task, context: context.clone(), depth: side.depth + 1 };
         let wants_later = arguments["background"] == true;
         if wants_later && gate::delivers_later(context, &self.ports) {
-            return self.later(context, delegate, delegated, goal, side).await;
+            return self.run_in_background(context, delegate, delegated, goal, side).await;
         }
         let inner = ToolSide { events: side.events.quiet(), ..side.clone() };
         let _held = side.events.hold(Hold::Children);
@@ -118,22 +118,22 @@ impl DelegateTask {
         Ok(answer)
     }
 
-    async fn later(
+    async fn run_in_background(
         &self,
         context: &TurnContext,
         delegate: Arc<dyn Delegate>,
-        delegated: Delegated,
+        delegated: DelegatedTask,
         goal: &str,
         side: &ToolSide,
     ) -> Result<Value, String> {
-        let Ok(own) = self.room_of(context).try_acquire_owned() else {
+        let Ok(own) = self.slots_of(context).try_acquire_owned() else {
             return Err(format!(
-                "{LATER_PER_PERSON_MAX} delegated tasks of this user are already running in the background; try again later"
+                "{BACKGROUND_PER_OWNER_MAX} delegated tasks of this user are already running in the background; try again later"
             ));
         };
-        let Ok(room) = Arc::clone(&self.later).try_acquire_owned() else {
+        let Ok(room) = Arc::clone(&self.slots).try_acquire_owned() else {
             return Err(format!(
-                "{LATER_MAX} delegated tasks are already running in the background on this host; try again later"
+                "{BACKGROUND_MAX} delegated tasks are already running in the background on this host; try again later"
             ));
         };
         // A task that a helper delegates ends with the helper.
@@ -148,10 +148,15 @@ impl DelegateTask {
         // The requesting turn has ended by then, so nobody reads the events.
         let (events, _) = EventSink::channel();
         let inner = ToolSide { events, stop: stop.clone(), ..side.clone() };
-        let later = Later { ports: self.ports.clone(), id: id.clone(), goal: goal.to_owned(), by: side.stop.clone() };
+        let delegation = BackgroundDelegation {
+            ports: self.ports.clone(),
+            id: id.clone(),
+            goal: goal.to_owned(),
+            by: side.stop.clone(),
+        };
         tokio::spawn(async move {
             let end = delegate.answer(delegated, inner, stop).await;
-            later.ended(end).await;
+            delegation.ended(end).await;
             drop((own, room));
         });
         Ok(json!({
@@ -163,7 +168,7 @@ impl DelegateTask {
 }
 
 /// A delegated task that runs in the background.
-struct Later {
+struct BackgroundDelegation {
     ports: Ports,
     id: String,
     goal: String,
@@ -171,7 +176,7 @@ struct Later {
     by: CancellationToken,
 }
 
-impl Later {
+impl BackgroundDelegation {
     /// Handles the end of the task. Wakes the session, unless it already knows of the end or gets the result of
     /// the enclosing task.
     async fn ended(self, end: Result<String, String>) {
@@ -191,7 +196,7 @@ impl Later {
     }
 }
 
-impl Tool for DelegateTask {
+impl Tool for DelegateTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "delegate_task",
@@ -218,7 +223,7 @@ impl Tool for DelegateTask {
 
     fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, side: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
         Box::pin(async move {
-            self.hand_on(context, &arguments, side).await.map_or_else(ToolResult::failed, ToolResult::of)
+            self.delegate(context, &arguments, side).await.map_or_else(ToolResult::failed, ToolResult::of)
         })
     }
 }

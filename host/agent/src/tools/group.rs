@@ -46,13 +46,13 @@ impl Group {
 
     /// Returns the group of a process if the process still carries the mark, or else all processes that carry
     /// the mark.
-    pub fn found_or_left(pid: u32, mark: &str) -> Self {
+    pub fn of_marked(pid: u32, mark: &str) -> Self {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        Self { pid: raw.filter(|_| lives(pid, mark)), mark: mark.to_owned() }
+        Self { pid: raw.filter(|_| carries_mark(pid, mark)), mark: mark.to_owned() }
     }
 
     /// Releases the group without killing it.
-    pub fn let_go(mut self) {
+    pub fn release(mut self) {
         self.pid = None;
         self.mark.clear();
     }
@@ -82,7 +82,7 @@ impl Drop for Group {
 }
 
 /// Returns true if a process runs and carries the mark. The process id alone may have been reused.
-pub fn lives(pid: u32, mark: &str) -> bool {
+pub fn carries_mark(pid: u32, mark: &str) -> bool {
     pid != 0 && carries(format!("/proc/{pid}"), mark)
 }
 
@@ -92,7 +92,7 @@ pub fn leader(mark: &str) -> Option<u32> {
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let leads = |pid: &u32| {
         let raw = i32::try_from(*pid).ok().and_then(Pid::from_raw);
-        lives(*pid, mark) && raw.is_some_and(|raw| rustix::process::getpgid(Some(raw)) == Ok(raw))
+        carries_mark(*pid, mark) && raw.is_some_and(|raw| rustix::process::getpgid(Some(raw)) == Ok(raw))
     };
     pids.into_iter().find(leads)
 }
@@ -123,13 +123,13 @@ fn carries(process: impl AsRef<Path>, mark: &str) -> bool {
 
 /// Shell script for a command in the foreground. A second process in its group waits on a pipe that closes when
 /// the host ends for any reason; it then kills the group and all processes that carry the mark.
-const HELD: &str = r#"exec 3<&0 </dev/null
+const FOREGROUND_SCRIPT: &str = r#"exec 3<&0 </dev/null
 "$1" -c "$3" held "$4" <&3 >/dev/null 2>&1 &
 exec 3<&- "$1" -c "$2""#;
 
 /// Shell script of the second process. It searches repeatedly, because a process may start another one during a
 /// search.
-const WAITER: &str = r#"read -r _
+const WATCHDOG_SCRIPT: &str = r#"read -r _
 for _ in 1 2 3; do
     for p in $(grep -lzxF -- "$1" /proc/[0-9]*/environ); do
         p=${p#/proc/} p=${p%/environ}
@@ -140,7 +140,7 @@ kill -KILL 0"#;
 
 /// A running command in the foreground.
 #[derive(Debug)]
-pub struct Held {
+pub struct ForegroundCommand {
     /// Leader of the process group.
     pub child: Child,
     /// Output of the whole group, in order.
@@ -155,14 +155,14 @@ pub struct Held {
 /// # Errors
 ///
 /// The error of the operating system.
-pub fn start(mut shell: Command, program: &Path, code: &str, mark: &str) -> std::io::Result<Held> {
+pub fn start(mut shell: Command, program: &Path, code: &str, mark: &str) -> std::io::Result<ForegroundCommand> {
     let (reader, writer) = std::io::pipe()?;
     let (held, lifeline) = std::io::pipe()?;
-    shell.args(["-c", HELD, "held"]).arg(program).args([code, WAITER, &format!("{MARK}={mark}")]);
+    shell.args(["-c", FOREGROUND_SCRIPT, "held"]).arg(program).args([code, WATCHDOG_SCRIPT, &format!("{MARK}={mark}")]);
     shell.stdin(held).stdout(writer.try_clone()?).stderr(writer).process_group(0).kill_on_drop(true);
     let child = children::spawn(|| shell.spawn(), Child::id)?;
     // Closes the host's copies of the child's pipe ends, so that each pipe closes with the last process of the
     // group.
     drop(shell);
-    Ok(Held { child, printed: pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?, lifeline })
+    Ok(ForegroundCommand { child, printed: pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?, lifeline })
 }

@@ -29,13 +29,13 @@ const FULL: &str = "the memory is full; replace or remove a less important entry
 
 /// The memory files.
 #[derive(Clone, Debug)]
-pub struct Notes {
+pub struct MemoryFiles {
     folder: Option<PathBuf>,
     /// Serializes changes, each of which reads and writes a whole file.
     changing: Arc<Mutex<()>>,
 }
 
-impl Notes {
+impl MemoryFiles {
     /// Creates the files inside of this home folder.
     pub fn new(home: &Path) -> Self {
         let folder = (!home.as_os_str().is_empty()).then(|| home.join("memory"));
@@ -130,16 +130,16 @@ fn one_line(text: &str) -> String {
 }
 
 /// The tool.
-pub struct Memory(Notes);
+pub struct MemoryTool(MemoryFiles);
 
-impl Memory {
+impl MemoryTool {
     /// Creates the tool for these files.
-    pub fn new(notes: Notes) -> Self {
+    pub fn new(notes: MemoryFiles) -> Self {
         Self(notes)
     }
 }
 
-impl Tool for Memory {
+impl Tool for MemoryTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "memory",
@@ -186,7 +186,7 @@ mod tests {
     #[tokio::test]
     async fn each_person_has_a_memory_that_leads_nowhere_else() {
         let home = tempfile::tempdir().unwrap();
-        let notes = Notes::new(home.path());
+        let notes = MemoryFiles::new(home.path());
         for owner in ["chat:7", "../../etc/passwd", "a/b", "", "x%2F"] {
             let kept = notes.change(&of(owner), &json!({"action": "add", "text": format!("I am {owner:?}")})).await;
             assert_eq!(kept, Ok(json!({"entries": [format!("I am {owner:?}")]})), "{owner:?} sees its own only");
@@ -202,7 +202,7 @@ mod tests {
     #[tokio::test]
     async fn entries_are_changed_by_a_part_of_them_and_their_sum_is_bounded() {
         let home = tempfile::tempdir().unwrap();
-        let notes = Notes::new(home.path());
+        let notes = MemoryFiles::new(home.path());
         let act = async |action: &str, text: &str, old: &str| {
             notes.change(&of("a:1"), &json!({"action": action, "text": text, "old": old})).await
         };

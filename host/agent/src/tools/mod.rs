@@ -136,7 +136,7 @@ pub trait Tool: Send + Sync {
 }
 
 /// A checked call that can run.
-pub(crate) struct Ready {
+pub(crate) struct PreparedCall {
     pub tool: Arc<dyn Tool>,
     pub arguments: Value,
     pub summary: String,
@@ -147,7 +147,7 @@ pub(crate) struct Ready {
 #[derive(Clone, Default)]
 pub struct Toolbox {
     tools: BTreeMap<&'static str, (ToolSpec, Arc<dyn Tool>)>,
-    memory: Option<memory::Notes>,
+    memory: Option<memory::MemoryFiles>,
     processes: Option<Arc<Processes>>,
     ports: Ports,
 }
@@ -157,16 +157,16 @@ impl Toolbox {
     pub fn new(config: &AgentConfig, ports: Ports) -> Self {
         let is_on = |name: &str| config.tools.iter().any(|on| on == name || on == ALL);
         let processes = Arc::new(Processes::new(config.home.clone(), ports.clone()));
-        let notes = memory::Notes::new(&config.home);
+        let notes = memory::MemoryFiles::new(&config.home);
         let all: [Arc<dyn Tool>; NAMES.len()] = [
-            Arc::new(terminal::Terminal::new(config, Arc::clone(&processes), ports.clone())),
-            Arc::new(process::Process::new(config, Arc::clone(&processes))),
-            Arc::new(delegate::DelegateTask::new(ports.clone())),
-            Arc::new(send::SendMessage::new(ports.clone())),
-            Arc::new(search::SessionSearch::new(ports.clone())),
-            Arc::new(memory::Memory::new(notes.clone())),
-            Arc::new(todo::Todo::default()),
-            Arc::new(task::Task::new(&ports)),
+            Arc::new(terminal::TerminalTool::new(config, Arc::clone(&processes), ports.clone())),
+            Arc::new(process::ProcessTool::new(config, Arc::clone(&processes))),
+            Arc::new(delegate::DelegateTool::new(ports.clone())),
+            Arc::new(send::SendMessageTool::new(ports.clone())),
+            Arc::new(search::SessionSearchTool::new(ports.clone())),
+            Arc::new(memory::MemoryTool::new(notes.clone())),
+            Arc::new(todo::TodoTool::default()),
+            Arc::new(task::TaskTool::new(&ports)),
         ];
         let memory = is_on("memory").then_some(notes);
         let mut toolbox = Self { memory, processes: Some(processes), ports, ..Self::default() };
@@ -272,7 +272,7 @@ impl Toolbox {
     /// # Errors
     ///
     /// One sentence that tells the model how to correct the call.
-    pub(crate) fn ready(&self, call: &ToolCall) -> Result<Ready, String> {
+    pub(crate) fn ready(&self, call: &ToolCall) -> Result<PreparedCall, String> {
         let Some((spec, tool)) = self.tools.get(call.name.as_str()) else {
             let names = || self.tools.keys().copied();
             let near = nearest(&call.name, names()).map(|near| format!("; did you mean {near:?}"));
@@ -282,7 +282,7 @@ impl Toolbox {
         let arguments = schema::read(&call.arguments, &spec.schema)
             .map_err(|why| format!("invalid arguments of {}: {why}", spec.name))?;
         let summary: String = tool.summary(&arguments).chars().take(SUMMARY_CHARS_MAX).collect();
-        Ok(Ready { tool: Arc::clone(tool), arguments, summary, parallel: spec.parallel })
+        Ok(PreparedCall { tool: Arc::clone(tool), arguments, summary, parallel: spec.parallel })
     }
 }
 

@@ -15,13 +15,13 @@ const HEAD_PERCENT: usize = 40;
 
 /// The beginning and the end of an output.
 #[derive(Debug, Default)]
-pub struct Capture {
+pub struct OutputCapture {
     head: Vec<u8>,
     tail: std::collections::VecDeque<u8>,
     left_out: u64,
 }
 
-impl Capture {
+impl OutputCapture {
     /// Appends output.
     pub fn push(&mut self, bytes: &[u8]) {
         let room = KEPT_HEAD_BYTES - self.head.len();
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn short_output_is_whole_plain_and_without_secrets() {
-        let mut capture = Capture::default();
+        let mut capture = OutputCapture::default();
         capture.push(b"\x1b[31mred\x1b[0m hun");
         capture.push(b"\x1b[1mter2 \xff");
         let shown = capture.shown(&Hides, 1_000);
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn of_long_output_the_beginning_and_the_end_stay_and_the_rest_is_counted() {
-        let mut capture = Capture::default();
+        let mut capture = OutputCapture::default();
         for n in 0..100_000 {
             capture.push(format!("line {n}\n").as_bytes());
         }

@@ -264,7 +264,7 @@ pub struct Ports {
 impl Default for Ports {
     /// Returns ports without a host: nothing is recorded, found, sent or notified.
     fn default() -> Self {
-        let none = Arc::new(NoShell);
+        let none = Arc::new(NoHost);
         Self {
             ledger: none.clone(),
             mask: none.clone(),
@@ -276,11 +276,11 @@ impl Default for Ports {
     }
 }
 
-struct NoShell;
+struct NoHost;
 
-const NO_SHELL: &str = "not available: this agent runs without a host";
+const NO_HOST: &str = "not available: this agent runs without a host";
 
-impl Ledger for NoShell {
+impl Ledger for NoHost {
     fn started(&self, _: TurnId, _: Vec<StartedCall>) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async { Ok(()) })
     }
@@ -290,31 +290,31 @@ impl Ledger for NoShell {
     }
 }
 
-impl Mask for NoShell {
+impl Mask for NoHost {
     fn mask(&self, text: String) -> String {
         text
     }
 }
 
-impl Search for NoShell {
+impl Search for NoHost {
     fn search<'s>(&'s self, _: &'s TurnContext, _: &'s str, _: u32) -> BoxFuture<'s, Result<Vec<Found>, String>> {
-        Box::pin(async { Err(NO_SHELL.to_owned()) })
+        Box::pin(async { Err(NO_HOST.to_owned()) })
     }
 }
 
-impl Messenger for NoShell {
+impl Messenger for NoHost {
     fn send<'m>(&'m self, _: &'m TurnContext, _: &'m str, _: &'m str) -> BoxFuture<'m, Result<String, String>> {
-        Box::pin(async { Err(NO_SHELL.to_owned()) })
+        Box::pin(async { Err(NO_HOST.to_owned()) })
     }
 }
 
-impl Wakes for NoShell {
+impl Wakes for NoHost {
     fn is_able(&self) -> bool {
         false
     }
 
     fn follow<'w>(&'w self, _: &'w TurnContext, _: &'w str, _: &'w str) -> BoxFuture<'w, Result<(), String>> {
-        Box::pin(async { Err(NO_SHELL.to_owned()) })
+        Box::pin(async { Err(NO_HOST.to_owned()) })
     }
 
     fn followed<'w>(&'w self, _: &'w str) -> BoxFuture<'w, Option<Followed>> {
@@ -330,9 +330,9 @@ impl Wakes for NoShell {
     }
 }
 
-impl Tasks for NoShell {
+impl Tasks for NoHost {
     fn act<'t>(&'t self, _: &'t TurnContext, _: TaskWish) -> BoxFuture<'t, Result<Value, String>> {
-        Box::pin(async { Err(NO_SHELL.to_owned()) })
+        Box::pin(async { Err(NO_HOST.to_owned()) })
     }
 }
 

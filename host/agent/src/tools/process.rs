@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
 use serde_json::{Value, json};
 
-use super::background::{self, Processes, State};
+use super::background::{self, ProcessState, Processes};
 use super::terminal::Shell;
 use super::{Tool, ToolResult, ToolSide, ToolSpec, text};
 use crate::AgentConfig;
@@ -25,12 +25,12 @@ const WRITTEN_CHARS_MAX: usize = 4_000;
 const UNFINISHED_BYTES_MAX: usize = 80 << 10;
 
 /// The tool.
-pub struct Process {
+pub struct ProcessTool {
     shell: Shell,
     processes: Arc<Processes>,
 }
 
-impl Process {
+impl ProcessTool {
     /// Creates the tool for these processes.
     pub fn new(config: &AgentConfig, processes: Arc<Processes>) -> Self {
         Self { shell: Shell::new(config), processes }
@@ -117,12 +117,12 @@ impl Process {
         let command = process.shown(self.processes.ports(), 300);
         let mut about = json!({"process": process.id, "state": "running", "command": command});
         match process.state() {
-            State::Running => about["seconds"] = json!(process.runs_for().as_secs()),
-            State::Left(code) => {
+            ProcessState::Running => about["seconds"] = json!(process.runs_for().as_secs()),
+            ProcessState::Left(code) => {
                 about["exit_code"] = json!(code);
-                about["how"] = json!(background::left_words(code));
+                about["how"] = json!(background::left_description(code));
             }
-            State::Ended(end) => {
+            ProcessState::Ended(end) => {
                 about["state"] = json!("ended");
                 about["exit_code"] = json!(end.code());
                 about["how"] = json!(end.words());
@@ -149,7 +149,7 @@ fn kept(mut code: String) -> String {
     code
 }
 
-impl Tool for Process {
+impl Tool for ProcessTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "process",

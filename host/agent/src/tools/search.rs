@@ -13,9 +13,9 @@ const HITS_MAX: u32 = 20;
 const HITS: u32 = 8;
 
 /// The tool.
-pub struct SessionSearch(Ports);
+pub struct SessionSearchTool(Ports);
 
-impl SessionSearch {
+impl SessionSearchTool {
     /// Creates the tool with the ports of the host.
     pub fn new(ports: Ports) -> Self {
         Self(ports)
@@ -35,7 +35,7 @@ impl SessionSearch {
     }
 }
 
-impl Tool for SessionSearch {
+impl Tool for SessionSearchTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "session_search",

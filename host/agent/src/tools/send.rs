@@ -14,9 +14,9 @@ const TEXT_CHARS_MAX: usize = 8_000;
 const HERE: &str = "this is the current chat; your answer is delivered here automatically";
 
 /// The tool.
-pub struct SendMessage(Ports);
+pub struct SendMessageTool(Ports);
 
-impl SendMessage {
+impl SendMessageTool {
     /// Creates the tool with the ports of the host.
     pub fn new(ports: Ports) -> Self {
         Self(ports)
@@ -37,7 +37,7 @@ impl SendMessage {
     }
 }
 
-impl Tool for SendMessage {
+impl Tool for SendMessageTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "send_message",

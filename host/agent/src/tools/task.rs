@@ -31,11 +31,11 @@ const ACTIONS: [&str; 11] =
     ["create", "claim", "update", "block", "unblock", "complete", "give_up", "archive", "subscribe", "list", "show"];
 
 /// The tool.
-pub struct Task {
+pub struct TaskTool {
     tasks: Arc<dyn Tasks>,
 }
 
-impl Task {
+impl TaskTool {
     /// Creates the tool with the ports of the host.
     pub fn new(ports: &Ports) -> Self {
         Self { tasks: Arc::clone(&ports.tasks) }
@@ -94,7 +94,7 @@ fn wish(arguments: &Value) -> Result<TaskWish, String> {
     })
 }
 
-impl Tool for Task {
+impl Tool for TaskTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "task",
@@ -157,14 +157,14 @@ mod tests {
 
     struct Desk {
         wanted: Arc<Wanted>,
-        tool: Task,
+        tool: TaskTool,
     }
 
     impl Desk {
         fn new() -> Self {
             let wanted = Arc::new(Wanted::default());
             let ports = Ports { tasks: wanted.clone(), ..Ports::default() };
-            Self { tool: Task::new(&ports), wanted }
+            Self { tool: TaskTool::new(&ports), wanted }
         }
 
         async fn call(&self, arguments: Value, async_delivery: bool) -> ToolResult {

@@ -17,7 +17,7 @@ use tokio::process::Command;
 use tokio::time::{Instant, timeout_at};
 
 use super::background::{self, NewProcess, Processes, Watch};
-use super::output::Capture;
+use super::output::OutputCapture;
 use super::{Ports, RESULT_BYTES_MAX, Tool, ToolResult, ToolSide, ToolSpec, environment, gate, group, text};
 use crate::AgentConfig;
 use crate::ask::{Answer, Approval, Ask};
@@ -195,14 +195,14 @@ impl Shell {
 }
 
 /// The tool.
-pub struct Terminal {
+pub struct TerminalTool {
     shell: Shell,
     timeout: Duration,
     processes: Arc<Processes>,
     ports: Ports,
 }
 
-impl Terminal {
+impl TerminalTool {
     /// Creates the tool of a configuration.
     pub fn new(config: &AgentConfig, processes: Arc<Processes>, ports: Ports) -> Self {
         Self { shell: Shell::new(config), timeout: config.terminal_timeout, processes, ports }
@@ -244,10 +244,10 @@ impl Terminal {
         let mark = group::mark(side.turn);
         let shell = self.shell.command(context, folder, &mark);
         let started = group::start(shell, &self.shell.program, code, &mark);
-        let group::Held { mut child, mut printed, lifeline } =
+        let group::ForegroundCommand { mut child, mut printed, lifeline } =
             started.map_err(|error| format!("cannot start the command: {error}"))?;
         let mut group = group::Group::of(&child, &mark);
-        let mut capture = Capture::default();
+        let mut capture = OutputCapture::default();
         let mut buffer = vec![0; 16 << 10];
         let mut until = Instant::now() + timeout;
         let (mut status, mut open, mut timed_out) = (None, true, false);
@@ -332,7 +332,7 @@ impl Terminal {
     }
 }
 
-impl Tool for Terminal {
+impl Tool for TerminalTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "terminal",

@@ -23,7 +23,7 @@ const SESSIONS_MAX: usize = 512;
 
 /// The tool.
 #[derive(Debug, Default)]
-pub struct Todo {
+pub struct TodoTool {
     lists: Mutex<Lists>,
 }
 
@@ -46,7 +46,7 @@ impl Lists {
     }
 }
 
-impl Tool for Todo {
+impl Tool for TodoTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "todo",

@@ -262,7 +262,7 @@ async fn a_command_that_is_waited_for_ends_when_nobody_holds_its_lifeline() {
     shell.env("HERMES_TOOL_PROCESS", &mark).current_dir(bench.home.path());
     let code = "echo up; sleep 600 & setsid -f sleep 600; wait";
     let held = group::start(shell, program, code, &mark).unwrap();
-    let group::Held { mut child, mut printed, lifeline } = held;
+    let group::ForegroundCommand { mut child, mut printed, lifeline } = held;
     let mut up = [0; 3];
     printed.read_exact(&mut up).await.unwrap();
     assert_eq!(&up, b"up\n");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermes_agent::EventSink;
-use hermes_agent::tools::delegate::{DelegateTask, HELPERS_MAX, LATER_PER_PERSON_MAX};
+use hermes_agent::tools::delegate::{BACKGROUND_PER_OWNER_MAX, DelegateTool, HELPERS_MAX};
 use hermes_agent::tools::{Ports, Tool, ToolSide};
 use hermes_core::context::{Binding, TurnContext};
 use hermes_protocol::Capabilities;
@@ -136,7 +136,7 @@ async fn a_helper_that_is_ended_ends_those_that_it_has_and_only_its_own_end_is_t
     let bench = Bench::new();
     let listed = Listed::default();
     let ports = Ports { wakes: Arc::new(bench.told.clone()), tasks: Arc::new(listed.clone()), ..Ports::default() };
-    let tool = DelegateTask::new(ports);
+    let tool = DelegateTool::new(ports);
     let (sink, _events) = EventSink::channel();
     let mut side = side(sink);
     side.delegate = Some(Arc::new(UntilStopped));
@@ -158,7 +158,7 @@ async fn a_helper_that_is_ended_ends_those_that_it_has_and_only_its_own_end_is_t
     assert_eq!(part, Err("the sub-agent that delegated the task was stopped".to_owned()));
 }
 
-async fn call_of(tool: &DelegateTask, arguments: Value, side: &ToolSide) -> Value {
+async fn call_of(tool: &DelegateTool, arguments: Value, side: &ToolSide) -> Value {
     let result = tool.call(&context("7", true), arguments, side).await;
     serde_json::from_str(&result.text).unwrap()
 }
@@ -170,7 +170,7 @@ async fn nobody_takes_all_the_room_for_what_is_handed_on_in_the_background() {
     let mut side = side(sink);
     side.delegate = Some(Arc::new(NeverDone));
     let later = json!({"goal": "x", "background": true});
-    for _ in 0..LATER_PER_PERSON_MAX {
+    for _ in 0..BACKGROUND_PER_OWNER_MAX {
         let result = bench.delegate.call(&context("7", true), later.clone(), &side).await;
         assert!(!result.failed, "{result:?}");
     }

@@ -15,10 +15,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use hermes_agent::ask::{Answer, Ask, Verdict};
 use hermes_agent::tools::background::Processes;
-use hermes_agent::tools::delegate::{Delegate, DelegateTask, Delegated};
+use hermes_agent::tools::delegate::{Delegate, DelegateTool, DelegatedTask};
 use hermes_agent::tools::ports::{Followed, Mask, News, TaskWish, Tasks, Wakes};
-use hermes_agent::tools::process::Process;
-use hermes_agent::tools::terminal::Terminal;
+use hermes_agent::tools::process::ProcessTool;
+use hermes_agent::tools::terminal::TerminalTool;
 use hermes_agent::tools::{Ports, Tool, ToolSide};
 use hermes_agent::{AgentConfig, EventSink};
 use hermes_core::context::TurnContext;
@@ -204,10 +204,10 @@ impl Wakes for Told {
 /// A complete environment for tests of commands.
 struct Bench {
     home: tempfile::TempDir,
-    terminal: Terminal,
-    process: Process,
+    terminal: TerminalTool,
+    process: ProcessTool,
     processes: Arc<Processes>,
-    delegate: DelegateTask,
+    delegate: DelegateTool,
     told: Told,
 }
 
@@ -222,10 +222,10 @@ impl Bench {
         let config = config(home.path());
         let processes = Arc::new(Processes::new(config.home.clone(), ports.clone()));
         Self {
-            terminal: Terminal::new(&config, Arc::clone(&processes), ports.clone()),
-            process: Process::new(&config, Arc::clone(&processes)),
+            terminal: TerminalTool::new(&config, Arc::clone(&processes), ports.clone()),
+            process: ProcessTool::new(&config, Arc::clone(&processes)),
             processes,
-            delegate: DelegateTask::new(ports),
+            delegate: DelegateTool::new(ports),
             told,
             home,
         }
@@ -270,7 +270,7 @@ struct Repeats;
 impl Delegate for Repeats {
     fn answer(
         self: Arc<Self>,
-        task: Delegated,
+        task: DelegatedTask,
         _: ToolSide,
         _: CancellationToken,
     ) -> BoxFuture<'static, Result<String, String>> {
@@ -284,7 +284,7 @@ struct NeverDone;
 impl Delegate for NeverDone {
     fn answer(
         self: Arc<Self>,
-        _: Delegated,
+        _: DelegatedTask,
         _: ToolSide,
         _: CancellationToken,
     ) -> BoxFuture<'static, Result<String, String>> {
@@ -298,7 +298,7 @@ struct UntilStopped;
 impl Delegate for UntilStopped {
     fn answer(
         self: Arc<Self>,
-        _: Delegated,
+        _: DelegatedTask,
         _: ToolSide,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<String, String>> {

@@ -4,16 +4,16 @@ use hermes_protocol::Usage;
 use serde_json::Value;
 
 use super::calls::Calls;
-use super::json::Join;
-use super::thoughts::{Split, Thoughts};
-use crate::openai::failure::Trouble;
+use super::json::SurrogateJoiner;
+use super::reasoning::{ReasoningFilter, Separated};
+use crate::openai::error::EndpointError;
 
 /// Longest text, and longest reasoning, of one answer in bytes.
 pub(in crate::openai) const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// Finish reason of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::openai) enum End {
+pub(in crate::openai) enum FinishReason {
     /// The answer is complete.
     Stop,
     /// The length limit was reached.
@@ -28,7 +28,7 @@ pub(in crate::openai) enum End {
     Unknown,
 }
 
-impl End {
+impl FinishReason {
     /// Parses a `finish_reason`. `None` means that the answer continues.
     fn of(word: &str) -> Option<Self> {
         let word = word.trim().to_ascii_lowercase();
@@ -60,7 +60,7 @@ pub(in crate::openai) struct Answer {
     /// Reasoning, kept separate from the text.
     pub reasoning: String,
     /// Finish reason, once there is one.
-    pub end: Option<End>,
+    pub end: Option<FinishReason>,
     /// Model, as named by the endpoint.
     pub model: Option<String>,
     /// Usage, as reported by the endpoint.
@@ -73,8 +73,8 @@ pub(in crate::openai) struct Answer {
     pub separates_reasoning: bool,
     /// Separator from the text before this answer; sent with its first piece.
     lead: &'static str,
-    thoughts: Thoughts,
-    join: Join,
+    filter: ReasoningFilter,
+    join: SurrogateJoiner,
     /// Received content, to recognise a message that repeats all of it.
     raw: String,
     /// Index of the choice that is read, after the first piece.
@@ -93,7 +93,7 @@ pub(in crate::openai) struct Answer {
 
 /// The effect of one piece.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::openai) struct Step {
+pub(in crate::openai) struct AnswerDelta {
     /// Text to show.
     pub text: String,
     /// True if the answer grew; an empty piece is not progress.
@@ -110,8 +110,8 @@ impl Answer {
 
     /// Discards the received data. `held_back` is true for models that start to reason without an opening tag.
     pub(in crate::openai) fn begin(&mut self, held_back: bool) {
-        let thoughts = if held_back { Thoughts::held_back() } else { Thoughts::default() };
-        *self = Self { thoughts, ..Self::behind(self.lead) };
+        let filter = if held_back { ReasoningFilter::held_back() } else { ReasoningFilter::default() };
+        *self = Self { filter, ..Self::behind(self.lead) };
     }
 
     /// Returns true if there is neither text nor a call.
@@ -131,7 +131,7 @@ impl Answer {
 
     /// Returns true if there is a finish reason and nothing arrived after it.
     pub(in crate::openai) fn is_complete(&self) -> bool {
-        let known = self.end.as_ref().is_some_and(|end| *end != End::Unknown);
+        let known = self.end.as_ref().is_some_and(|end| *end != FinishReason::Unknown);
         known && self.received == self.received_at_end
     }
 
@@ -147,17 +147,17 @@ impl Answer {
 
     /// Returns true if a closing tag of reasoning arrived without an opening one.
     pub(in crate::openai) fn had_bare_close(&self) -> bool {
-        self.thoughts.had_bare_close()
+        self.filter.had_bare_close()
     }
 
     /// Returns the text, preceded by its separator from the text before.
-    pub(in crate::openai) fn said(&self) -> String {
+    pub(in crate::openai) fn shown_text(&self) -> String {
         if self.text.is_empty() { String::new() } else { format!("{}{}", self.lead, self.text) }
     }
 
     /// Processes one JSON value of the stream, or a whole completion. `is_error` is true if the event is named
     /// as an error.
-    pub(in crate::openai) fn take(&mut self, piece: &Value, is_error: bool) -> Result<Step, Trouble> {
+    pub(in crate::openai) fn take(&mut self, piece: &Value, is_error: bool) -> Result<AnswerDelta, EndpointError> {
         let received = self.received;
         let had_ended = self.end.is_some();
         let pieces = piece.as_array().map_or(std::slice::from_ref(piece), Vec::as_slice);
@@ -171,30 +171,30 @@ impl Answer {
             self.received_at_end = self.received;
         }
         if self.is_full() {
-            self.end = Some(End::Length);
+            self.end = Some(FinishReason::Length);
             self.received_at_end = self.received;
         }
-        Ok(Step { text: self.give(), moved: moved || ended && !had_ended, ended_with_content: ended && moved })
+        Ok(AnswerDelta { text: self.give(), moved: moved || ended && !had_ended, ended_with_content: ended && moved })
     }
 
     /// Returns the text that was held back, after the end of the answer.
     pub(in crate::openai) fn finish(&mut self) -> String {
         let rest = self.join.end();
-        let split = self.thoughts.take(&rest);
-        self.apply(split);
-        let split = self.thoughts.end(self.end == Some(End::Length));
-        self.apply(split);
+        let separated = self.filter.take(&rest);
+        self.apply(separated);
+        let separated = self.filter.end(self.end == Some(FinishReason::Length));
+        self.apply(separated);
         self.give()
     }
 
     /// Processes one object of the stream. Returns true if it ends the answer.
-    fn take_piece(&mut self, piece: &Value, is_error: bool) -> Result<bool, Trouble> {
+    fn take_piece(&mut self, piece: &Value, is_error: bool) -> Result<bool, EndpointError> {
         if let Some(error) = error_of(piece, is_error) {
             if self.is_certain() {
                 tracing::debug!(%error, "endpoint reported an error after the answer was complete");
                 return Ok(false);
             }
-            return Err(Trouble::of_error_object(error));
+            return Err(EndpointError::of_error_object(error));
         }
         if self.model.is_none() {
             self.model = piece["model"].as_str().filter(|model| !model.is_empty()).map(str::to_owned);
@@ -216,12 +216,12 @@ impl Answer {
             self.take_content(choice["text"].as_str().unwrap_or_default());
         }
         let reason = choice["finish_reason"].as_str().or(choice["finishReason"].as_str()).unwrap_or_default();
-        let Some(end) = End::of(reason) else { return Ok(false) };
-        if let End::Failed(word) = end {
-            return Err(Trouble::SaidError { words: format!("finish_reason {word}") });
+        let Some(end) = FinishReason::of(reason) else { return Ok(false) };
+        if let FinishReason::Failed(word) = end {
+            return Err(EndpointError::ErrorInAnswer { message: format!("finish_reason {word}") });
         }
         // A "stop" after "tool_calls" does not cancel the calls.
-        if end.is_precise() || !self.end.as_ref().is_some_and(End::is_precise) {
+        if end.is_precise() || !self.end.as_ref().is_some_and(FinishReason::is_precise) {
             self.end = Some(end);
         }
         Ok(true)
@@ -244,18 +244,18 @@ impl Answer {
         if !delta.is_object() {
             return;
         }
-        if let Some(thought) = reasoning_of(delta) {
+        if let Some(reasoning) = reasoning_of(delta) {
             self.separates_reasoning = true;
-            self.received += thought.len();
-            push_bounded(&mut self.reasoning, &thought);
+            self.received += reasoning.len();
+            push_bounded(&mut self.reasoning, &reasoning);
         }
         for part in parts(&delta["content"]) {
             match part {
-                Part::Text(text) => self.take_content(&text),
-                Part::Reasoning(thought) => {
+                ContentPart::Text(text) => self.take_content(&text),
+                ContentPart::Reasoning(reasoning) => {
                     self.separates_reasoning = true;
-                    self.received += thought.len();
-                    push_bounded(&mut self.reasoning, &thought);
+                    self.received += reasoning.len();
+                    push_bounded(&mut self.reasoning, &reasoning);
                 }
             }
         }
@@ -273,7 +273,7 @@ impl Answer {
         if self.received == 0 {
             return self.take_delta(message);
         }
-        let whole: String = parts(&message["content"]).into_iter().filter_map(Part::into_text).collect();
+        let whole: String = parts(&message["content"]).into_iter().filter_map(ContentPart::into_text).collect();
         if let Some(rest) = whole.strip_prefix(self.raw.as_str()) {
             self.take_content(rest);
         }
@@ -290,18 +290,18 @@ impl Answer {
         self.received += content.len();
         push_bounded(&mut self.raw, content);
         let joined = self.join.take(content);
-        let split = self.thoughts.take(&joined);
-        self.apply(split);
+        let separated = self.filter.take(&joined);
+        self.apply(separated);
     }
 
-    fn apply(&mut self, split: Split) {
-        if split.retracts {
-            let thought = std::mem::take(&mut self.text);
-            push_bounded(&mut self.reasoning, &thought);
+    fn apply(&mut self, separated: Separated) {
+        if separated.retracts {
+            let reasoning = std::mem::take(&mut self.text);
+            push_bounded(&mut self.reasoning, &reasoning);
             self.given = 0;
         }
-        push_bounded(&mut self.reasoning, &split.thought);
-        push_bounded(&mut self.text, &split.text);
+        push_bounded(&mut self.reasoning, &separated.reasoning);
+        push_bounded(&mut self.text, &separated.text);
     }
 
     /// Returns the new text. Leading whitespace is held back until text follows, because an answer of
@@ -374,12 +374,12 @@ fn reasoning_of(delta: &Value) -> Option<String> {
     Some(details.iter().filter_map(of).collect::<String>()).filter(|text| !text.is_empty())
 }
 
-enum Part {
+enum ContentPart {
     Text(String),
     Reasoning(String),
 }
 
-impl Part {
+impl ContentPart {
     fn into_text(self) -> Option<String> {
         match self {
             Self::Text(text) => Some(text),
@@ -389,23 +389,23 @@ impl Part {
 }
 
 /// Splits content into parts. Content is a string, a part, or a list of parts.
-fn parts(content: &Value) -> Vec<Part> {
+fn parts(content: &Value) -> Vec<ContentPart> {
     let parts = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
     parts.iter().filter_map(part).collect()
 }
 
-fn part(part: &Value) -> Option<Part> {
+fn part(part: &Value) -> Option<ContentPart> {
     if let Some(text) = part.as_str() {
-        return Some(Part::Text(text.to_owned()));
+        return Some(ContentPart::Text(text.to_owned()));
     }
     let text = |value: &Value| value.as_str().or(value["value"].as_str()).map(str::to_owned);
     let kind = part["type"].as_str().unwrap_or_default();
     if matches!(kind, "thinking" | "reasoning" | "thought") || part["thought"] == true {
         let inner = &part["thinking"];
         let nested = inner.as_array().map(|parts| parts.iter().filter_map(|part| text(&part["text"])).collect());
-        return nested.or_else(|| text(inner)).or_else(|| text(&part["text"])).map(Part::Reasoning);
+        return nested.or_else(|| text(inner)).or_else(|| text(&part["text"])).map(ContentPart::Reasoning);
     }
-    text(&part["text"]).or_else(|| text(&part["refusal"])).map(Part::Text)
+    text(&part["text"]).or_else(|| text(&part["refusal"])).map(ContentPart::Text)
 }
 
 fn push_bounded(to: &mut String, text: &str) {
@@ -424,7 +424,7 @@ mod tests {
         json!({"choices": [{"index": 0, "delta": delta}]})
     }
 
-    fn take(answer: &mut Answer, piece: &Value) -> Step {
+    fn take(answer: &mut Answer, piece: &Value) -> AnswerDelta {
         answer.take(piece, false).unwrap()
     }
 
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(take(&mut answer, &piece(json!({"content": " \n"}))).text, "");
         assert_eq!(take(&mut answer, &piece(json!({"content": "b"}))).text, "-- \nb");
         assert_eq!(take(&mut answer, &piece(json!({"content": " "}))).text, " ");
-        assert_eq!(answer.said(), "-- \nb ");
+        assert_eq!(answer.shown_text(), "-- \nb ");
     }
 
     #[test]
@@ -460,7 +460,7 @@ mod tests {
         for reason in ["stop", "STOP", "length", "tool_calls", "end_turn"] {
             assert!(ended(json!(reason)).1, "{reason}");
         }
-        assert_eq!(ended(json!("because")), (true, false, Some(End::Unknown)));
+        assert_eq!(ended(json!("because")), (true, false, Some(FinishReason::Unknown)));
         let mut answer = Answer::default();
         let stop = json!({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]});
         take(&mut answer, &stop);
@@ -469,14 +469,14 @@ mod tests {
         assert_eq!((answer.text.as_str(), answer.is_complete(), answer.is_certain()), ("aa", true, false));
         take(&mut answer, &json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}));
         take(&mut answer, &json!({"choices": [{"delta": {}, "finish_reason": "stop"}]}));
-        assert_eq!(answer.end, Some(End::Calls));
+        assert_eq!(answer.end, Some(FinishReason::Calls));
     }
 
     #[test]
     fn what_is_no_piece_is_skipped_and_counted() {
         let mut answer = Answer::default();
         for odd in [json!(null), json!({}), json!({"type": "ping"}), json!(7), json!("x"), json!({"message": "hi"})] {
-            assert_eq!(take(&mut answer, &odd), Step::default(), "{odd}");
+            assert_eq!(take(&mut answer, &odd), AnswerDelta::default(), "{odd}");
         }
         assert_eq!((answer.skipped, answer.is_recognised()), (6, false));
         for known in [json!({"choices": []}), json!({"choices": null, "object": "chat.completion.chunk"})] {
@@ -554,7 +554,7 @@ mod tests {
         for _ in 0..3 {
             take(&mut answer, &piece(json!({"content": big})));
         }
-        assert_eq!(answer.end, Some(End::Length));
+        assert_eq!(answer.end, Some(FinishReason::Length));
         assert!(answer.is_full() && answer.text.len() <= ANSWER_BYTES_MAX);
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::answer::ANSWER_BYTES_MAX;
-use super::json::{self, Join};
+use super::json::{self, SurrogateJoiner};
 use crate::tools::ToolCall;
 
 /// Calls of one answer; further ones are ignored.
@@ -26,7 +26,7 @@ struct Slot {
     /// Pieces of the name; some endpoints repeat the name, some split it.
     names: Vec<String>,
     arguments: String,
-    join: Join,
+    join: SurrogateJoiner,
 }
 
 impl Calls {

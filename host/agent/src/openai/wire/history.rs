@@ -2,14 +2,16 @@
 //!
 //! Rules for all endpoints: every call has one result and every result has its call, arguments are JSON
 //! objects, names and ids are plain and unique, no message is empty, and the total fits the known room. A
-//! [`Shape`] holds the additional demands of some endpoints, learned from their refusals.
+//! [`MessageShape`] holds the additional demands of some endpoints, learned from their refusals.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
 use super::calls::plain_name;
+use super::fit::{MessageGroup, fit, tokens_of, tokens_of_text};
 use super::json;
+use super::shape::{MessageShape, shaped};
 use crate::openai::pictures::Pictures;
 use crate::tools::ports::UNKNOWN_OUTCOME;
 use crate::{Message, Role};
@@ -22,68 +24,6 @@ const NO_TEXT: &str = "(no text)";
 
 /// Content of a message with calls, for endpoints that refuse empty content.
 const CALLING: &str = "(calls tools)";
-
-/// First message of a conversation that begins with an answer.
-const CONTINUES: &str = "(The conversation continues.)";
-
-/// Tokens of one message in addition to its text.
-const MESSAGE_TOKENS: usize = 4;
-
-/// Tokens of one picture.
-const PICTURE_TOKENS: usize = 1_000;
-
-/// Results of the running turn that stay complete as long as possible.
-const RESULTS_KEPT: usize = 2;
-
-/// Additional demands of an endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::openai) struct Shape {
-    /// User and assistant messages alternate, and a user message is first.
-    pub alternate: bool,
-    /// There is no system role; instructions are part of the first message.
-    pub without_system: bool,
-    /// No content is empty, not even in messages with calls.
-    pub filled: bool,
-    /// Calls are sent with the reasoning that led to them.
-    pub reasoning: bool,
-    /// Calls and results are written as text.
-    pub flat: bool,
-    /// The history is omitted.
-    pub bare: bool,
-}
-
-impl Shape {
-    /// Returns the shape to try after a refusal with the message `words`, or `None` if no change is left.
-    pub(in crate::openai) fn after(self, words: &str) -> Option<Self> {
-        let words = words.to_ascii_lowercase();
-        let says = |needles: &[&str]| needles.iter().any(|needle| words.contains(needle));
-        let about_system = says(&["system", "developer"]) && says(&["role", "support", "instruction", "not enabled"]);
-        let about_turns =
-            says(&["alternat", "roles must", "consecutive", "first message", "must start with", "role order"]);
-        let about_content = says(&["content", "text"])
-            && says(&["empty", "null", "none", "required", "blank", "at least one", "valid string", "whitespace"]);
-        let about_calls =
-            says(&["tool_call", "tool call", "tool message", "role 'tool'", "role \"tool\"", "arguments"])
-                || says(&["function call", "tool_use", "tool result"]);
-        let next = match () {
-            () if says(&["reasoning_content"]) && !self.reasoning => Self { reasoning: true, ..self },
-            () if about_system && !self.without_system => Self { without_system: true, alternate: true, ..self },
-            () if about_turns && !self.alternate => Self { alternate: true, ..self },
-            () if about_content && !self.filled => Self { filled: true, ..self },
-            () if about_calls && !self.flat => Self { flat: true, ..self },
-            () if !(self.alternate && self.filled) => Self { alternate: true, filled: true, ..self },
-            () if !self.flat => Self { flat: true, ..self },
-            () if !self.bare => Self { bare: true, ..self },
-            () => return None,
-        };
-        Some(next)
-    }
-
-    /// Returns the part of the shape that applies to every conversation with the same model.
-    pub(in crate::openai) fn lasting(self) -> Self {
-        Self { flat: false, bare: false, ..self }
-    }
-}
 
 /// A conversation before it is formatted.
 #[derive(Clone, Copy)]
@@ -102,7 +42,7 @@ pub(in crate::openai) struct Conversation<'a> {
 
 /// Formatted messages.
 #[derive(Debug, Default)]
-pub(in crate::openai) struct Fitted {
+pub(in crate::openai) struct FittedMessages {
     /// The messages.
     pub messages: Vec<Value>,
     /// Omitted history messages.
@@ -111,45 +51,23 @@ pub(in crate::openai) struct Fitted {
     pub tokens: usize,
 }
 
-/// Messages that belong together: one message, or an answer with calls and their results.
-#[derive(Clone, Debug)]
-struct Unit {
-    messages: Vec<Value>,
-    tokens: usize,
-    /// Number of transcript messages in this unit.
-    count: usize,
-}
-
-impl Unit {
-    fn new(messages: Vec<Value>, count: usize) -> Self {
-        let tokens = messages.iter().map(tokens_of).sum();
-        Self { messages, tokens, count }
-    }
-
-    /// Cuts the longest texts so that none exceeds `tokens`.
-    fn cut(&mut self, tokens: usize) {
-        for message in &mut self.messages {
-            if let Some(text) = message["content"].as_str().filter(|text| tokens_of_text(text) > tokens) {
-                message["content"] = Value::String(shortened(text, tokens));
-            }
-        }
-        *self = Self::new(std::mem::take(&mut self.messages), self.count);
-    }
-}
-
 /// Formats a conversation in a shape and omits its oldest messages until it fits into `room` tokens.
-pub(in crate::openai) fn fitted(said: &Conversation<'_>, shape: Shape, room: Option<usize>) -> Fitted {
+pub(in crate::openai) fn format_messages(
+    conversation: &Conversation<'_>,
+    shape: MessageShape,
+    room: Option<usize>,
+) -> FittedMessages {
     let mut ids = BTreeSet::new();
-    let mut history = if shape.bare { Vec::new() } else { units(said.history, said, shape, &mut ids) };
-    let mut input = units(said.input, said, shape, &mut ids);
-    if !input.iter().flat_map(|unit| &unit.messages).any(|message| message["role"] == "user") && history.is_empty() {
-        input.insert(0, Unit::new(vec![json!({"role": "user", "content": NO_TEXT})], 0));
+    let mut history = if shape.bare { Vec::new() } else { groups(conversation.history, conversation, shape, &mut ids) };
+    let mut input = groups(conversation.input, conversation, shape, &mut ids);
+    if !input.iter().flat_map(|group| &group.messages).any(|message| message["role"] == "user") && history.is_empty() {
+        input.insert(0, MessageGroup::new(vec![json!({"role": "user", "content": NO_TEXT})], 0));
     }
-    let mut left_out = if shape.bare { said.history.len() } else { 0 };
+    let mut left_out = if shape.bare { conversation.history.len() } else { 0 };
     if let Some(room) = room {
-        left_out += fit(&mut history, &mut input, tokens_of_text(said.instructions), room);
+        left_out += fit(&mut history, &mut input, tokens_of_text(conversation.instructions), room);
     }
-    let mut instructions = said.instructions.to_owned();
+    let mut instructions = conversation.instructions.to_owned();
     if left_out > 0 {
         let note = format!(
             "[The {left_out} oldest messages of this conversation are omitted because they do not fit into the context window.]"
@@ -160,69 +78,41 @@ pub(in crate::openai) fn fitted(said: &Conversation<'_>, shape: Shape, room: Opt
     if !instructions.is_empty() {
         messages.push(json!({"role": "system", "content": instructions}));
     }
-    messages.extend(history.into_iter().chain(input).flat_map(|unit| unit.messages));
+    messages.extend(history.into_iter().chain(input).flat_map(|group| group.messages));
     let messages = shaped(messages, shape);
     let tokens = messages.iter().map(tokens_of).sum();
-    Fitted { messages, left_out, tokens }
+    FittedMessages { messages, left_out, tokens }
 }
 
-/// Shrinks history and input to `room` tokens in three steps: cuts long history messages, omits the oldest
-/// ones, and cuts older results of the turn. Returns the number of omitted messages.
-fn fit(history: &mut Vec<Unit>, input: &mut [Unit], instructions: usize, room: usize) -> usize {
-    let total = |history: &[Unit], input: &[Unit]| -> usize {
-        instructions + history.iter().chain(input).map(|unit| unit.tokens).sum::<usize>()
-    };
-    if total(history, input) <= room {
-        return 0;
-    }
-    history.iter_mut().filter(|unit| unit.tokens > room / 4).for_each(|unit| unit.cut(room / 8));
-    let mut size = total(history, input);
-    let mut dropped = 0;
-    for unit in history.iter() {
-        let begins_with_answer = dropped > 0 && unit.messages.first().is_some_and(|first| first["role"] != "user");
-        if size <= room && !begins_with_answer {
-            break;
-        }
-        size -= unit.tokens;
-        dropped += 1;
-    }
-    let left_out = history.drain(..dropped).map(|unit| unit.count).sum();
-    let with_results: Vec<usize> =
-        (0..input.len()).filter(|&at| input[at].messages.iter().any(|message| message["role"] == "tool")).collect();
-    for (keep, cut_to) in [(RESULTS_KEPT, room / 16), (0, room / 16), (0, room / 64)] {
-        for &at in &with_results[..with_results.len().saturating_sub(keep)] {
-            if total(history, input) > room {
-                input[at].cut(cut_to.max(16));
-            }
-        }
-    }
-    left_out
-}
-
-/// Groups messages into units. Endpoints refuse a call without its result and a result without its call, so a
+/// Groups messages. Endpoints refuse a call without its result and a result without its call, so a
 /// missing result is replaced and a result without its call is omitted.
-fn units(said: &[&Message], with: &Conversation<'_>, shape: Shape, ids: &mut BTreeSet<String>) -> Vec<Unit> {
-    let mut units = Vec::new();
-    let mut rest = said;
+fn groups(
+    messages: &[&Message],
+    conversation: &Conversation<'_>,
+    shape: MessageShape,
+    ids: &mut BTreeSet<String>,
+) -> Vec<MessageGroup> {
+    let mut groups = Vec::new();
+    let mut rest = messages;
     while let Some((first, behind)) = rest.split_first() {
         rest = behind;
         if first.role == Role::Tool {
             continue;
         }
-        if first.tool_calls.is_empty() || !with.calls {
-            units.extend(message(first, with.pictures).map(|message| Unit::new(vec![message], 1)));
+        if first.tool_calls.is_empty() || !conversation.calls {
+            groups.extend(message(first, conversation.pictures).map(|message| MessageGroup::new(vec![message], 1)));
             continue;
         }
         let count = rest.iter().take_while(|message| message.role == Role::Tool).count();
         let (results, behind) = rest.split_at(count);
         rest = behind;
-        units.push(Unit::new(with_results(first, results, shape, ids), 1 + count));
+        groups.push(MessageGroup::new(with_results(first, results, shape, ids), 1 + count));
     }
-    units
+    groups
 }
 
 /// Formats an answer with calls, and one result for each of them.
-fn with_results(asked: &Message, results: &[&Message], shape: Shape, ids: &mut BTreeSet<String>) -> Vec<Value> {
+fn with_results(asked: &Message, results: &[&Message], shape: MessageShape, ids: &mut BTreeSet<String>) -> Vec<Value> {
     let mut unused: Vec<&Message> = results.to_vec();
     let mut calls = Vec::new();
     let mut answers = Vec::new();
@@ -255,13 +145,13 @@ fn with_results(asked: &Message, results: &[&Message], shape: Shape, ids: &mut B
 }
 
 /// Formats calls and results as ordinary text of both sides.
-fn flat(said: &str, calls: &[Value], answers: &[Value]) -> Vec<Value> {
+fn flat(text_before: &str, calls: &[Value], answers: &[Value]) -> Vec<Value> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let called = calls.iter().map(|call| {
         format!("[called the tool {} with {}]", text(&call["function"]["name"]), text(&call["function"]["arguments"]))
     });
-    let said = Some(said.to_owned()).filter(|said| !said.trim().is_empty());
-    let asked = said.into_iter().chain(called).collect::<Vec<_>>().join("\n");
+    let before = Some(text_before.to_owned()).filter(|text| !text.trim().is_empty());
+    let asked = before.into_iter().chain(called).collect::<Vec<_>>().join("\n");
     let results = calls.iter().zip(answers);
     let results = results.map(|(call, answer)| {
         format!("[result of the tool {}]\n{}", text(&call["function"]["name"]), text(&answer["content"]))
@@ -321,100 +211,9 @@ fn message(message: &Message, pictures: &Pictures) -> Option<Value> {
     Some(json!({"role": message.role.as_str(), "content": content}))
 }
 
-/// Applies the demands of a shape on the order of roles.
-fn shaped(messages: Vec<Value>, shape: Shape) -> Vec<Value> {
-    if !shape.alternate && !shape.without_system && !shape.flat {
-        return messages;
-    }
-    let mut shaped: Vec<Value> = Vec::new();
-    let mut instructions = Value::Null;
-    for (n, mut message) in messages.into_iter().enumerate() {
-        if message["role"] == "system" {
-            if n == 0 && shape.without_system {
-                instructions = message["content"].take();
-                continue;
-            }
-            if n > 0 {
-                message["role"] = json!("user");
-            }
-        }
-        let plain = |message: &Value| message["role"] != "tool" && message["tool_calls"].is_null();
-        match shaped.last_mut() {
-            Some(last) if last["role"] == message["role"] && plain(last) && plain(&message) => {
-                let first = last["content"].take();
-                last["content"] = joined(first, message["content"].take());
-            }
-            Some(last) if last["role"] != "system" => shaped.push(message),
-            // The first message after the instructions.
-            _ => {
-                if message["role"] != "user" && message["role"] != "system" {
-                    shaped.push(json!({"role": "user", "content": CONTINUES}));
-                }
-                shaped.push(message);
-            }
-        }
-    }
-    if !instructions.is_null() {
-        match shaped.first_mut() {
-            Some(first) => first["content"] = joined(instructions, first["content"].take()),
-            None => shaped.push(json!({"role": "user", "content": instructions})),
-        }
-    }
-    shaped
-}
-
-/// Joins two contents.
-fn joined(first: Value, second: Value) -> Value {
-    match (first, second) {
-        (Value::String(first), Value::String(second)) => Value::String(format!("{first}\n\n{second}")),
-        (first, second) => {
-            let parts = |content| match content {
-                Value::Array(parts) => parts,
-                Value::String(text) => vec![json!({"type": "text", "text": text})],
-                _ => Vec::new(),
-            };
-            Value::Array(parts(first).into_iter().chain(parts(second)).collect())
-        }
-    }
-}
-
-/// Estimates the tokens of a text: one per four ASCII characters, and one per other character.
-pub(in crate::openai) fn tokens_of_text(text: &str) -> usize {
-    let ascii = text.bytes().filter(u8::is_ascii).count();
-    ascii.div_ceil(4) + text.chars().filter(|c| !c.is_ascii()).count()
-}
-
-/// Estimates the tokens of a JSON value, such as tool definitions.
-pub(in crate::openai) fn tokens_of_json(value: &Value) -> usize {
-    if value.is_null() { 0 } else { tokens_of_text(&value.to_string()) }
-}
-
-fn tokens_of(message: &Value) -> usize {
-    let content = match &message["content"] {
-        Value::String(text) => tokens_of_text(text),
-        Value::Array(parts) => {
-            let part = |part: &Value| part["text"].as_str().map_or(PICTURE_TOKENS, tokens_of_text);
-            parts.iter().map(part).sum()
-        }
-        _ => 0,
-    };
-    MESSAGE_TOKENS + content + tokens_of_json(&message["tool_calls"])
-}
-
-/// Returns the beginning and the end of a text, with the number of omitted characters between them.
-fn shortened(text: &str, tokens: usize) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    // A text in other scripts has one token per character.
-    let per_token = (chars.len() / tokens_of_text(text).max(1)).clamp(1, 4);
-    let kept = (tokens * per_token).saturating_sub(48).min(chars.len());
-    let (head, tail) = (kept - kept / 4, kept / 4);
-    let left_out = chars.len() - kept;
-    let (begin, end) = (&chars[..head], &chars[chars.len() - tail..]);
-    format!("{}\n[… {left_out} characters omitted …]\n{}", String::from_iter(begin), String::from_iter(end))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::shape::CONTINUES;
     use super::*;
 
     fn asked(ids: &[&str], arguments: &str) -> Message {
@@ -431,18 +230,18 @@ mod tests {
         result
     }
 
-    fn write(history: &[Message], input: &[Message], shape: Shape, room: Option<usize>) -> Fitted {
+    fn write(history: &[Message], input: &[Message], shape: MessageShape, room: Option<usize>) -> FittedMessages {
         let history: Vec<&Message> = history.iter().collect();
         let input: Vec<&Message> = input.iter().collect();
         let pictures = Pictures::default();
-        let said = Conversation {
+        let conversation = Conversation {
             instructions: "Be brief.",
             history: &history,
             input: &input,
             calls: true,
             pictures: &pictures,
         };
-        let fitted = fitted(&said, shape, room);
+        let fitted = format_messages(&conversation, shape, room);
         assert_valid(&fitted.messages);
         fitted
     }
@@ -475,7 +274,7 @@ mod tests {
         assert!(open.is_empty());
     }
 
-    fn lines(fitted: &Fitted) -> Vec<(String, String)> {
+    fn lines(fitted: &FittedMessages) -> Vec<(String, String)> {
         let line = |message: &Value| {
             let role = message["role"].as_str().unwrap().to_owned();
             (role, message["content"].as_str().unwrap_or("(parts)").to_owned())
@@ -483,7 +282,7 @@ mod tests {
         fitted.messages.iter().map(line).collect()
     }
 
-    fn roles(fitted: &Fitted) -> Vec<String> {
+    fn roles(fitted: &FittedMessages) -> Vec<String> {
         lines(fitted).into_iter().map(|(role, _)| role).collect()
     }
 
@@ -491,11 +290,11 @@ mod tests {
     fn arguments_that_cannot_be_read_go_back_as_the_empty_object() {
         for arguments in ["{\"todos\": [", "buy milk", "[1, 2]", "{\"a\":1}{\"b\":2}", "", "7", "{\"a\": NaN, \"b\":"] {
             let history = [Message::user("hi"), asked(&["a"], arguments), result("a", "wrong")];
-            let fitted = write(&history, &[Message::user("now")], Shape::default(), None);
+            let fitted = write(&history, &[Message::user("now")], MessageShape::default(), None);
             assert_eq!(fitted.messages[2]["tool_calls"][0]["function"]["arguments"], "{}", "{arguments}");
         }
         let history = [asked(&["a"], "{\"a\": 1}"), result("a", "fine")];
-        let fitted = write(&history, &[Message::user("now")], Shape::default(), None);
+        let fitted = write(&history, &[Message::user("now")], MessageShape::default(), None);
         assert_eq!(fitted.messages[1]["tool_calls"][0]["function"]["arguments"], "{\"a\": 1}");
     }
 
@@ -509,37 +308,13 @@ mod tests {
             asked(&["a"], "{}"),
             Message::user("next"),
         ];
-        let fitted = write(&history, &[Message::user("now")], Shape::default(), None);
+        let fitted = write(&history, &[Message::user("now")], MessageShape::default(), None);
         assert_eq!(
             roles(&fitted),
             ["system", "assistant", "tool", "tool", "tool", "assistant", "tool", "user", "user"]
         );
         let contents = lines(&fitted);
         assert_eq!((contents[2].1.as_str(), contents[3].1.as_str()), (NO_OUTPUT, UNKNOWN_OUTCOME));
-    }
-
-    #[test]
-    fn a_shape_is_found_for_every_refusal() {
-        for (words, expected) in [
-            ("System role not supported", Shape { without_system: true, alternate: true, ..Shape::default() }),
-            (
-                "Developer instruction is not enabled",
-                Shape { without_system: true, alternate: true, ..Shape::default() },
-            ),
-            ("Conversation roles must alternate", Shape { alternate: true, ..Shape::default() }),
-            ("message content must not be empty", Shape { filled: true, ..Shape::default() }),
-            ("tool_calls.function.arguments must be JSON", Shape { flat: true, ..Shape::default() }),
-            ("Missing reasoning_content", Shape { reasoning: true, ..Shape::default() }),
-            ("bad request", Shape { alternate: true, filled: true, ..Shape::default() }),
-        ] {
-            assert_eq!(Shape::default().after(words), Some(expected), "{words}");
-        }
-        let (mut shape, mut steps) = (Shape::default(), 0);
-        while let Some(next) = shape.after("bad request") {
-            (shape, steps) = (next, steps + 1);
-        }
-        assert_eq!(steps, 3);
-        assert_eq!(shape.lasting(), Shape { alternate: true, filled: true, ..Shape::default() });
     }
 
     #[test]
@@ -553,19 +328,19 @@ mod tests {
             Message::assistant("three"),
             Message::system("a note"),
         ];
-        let all = Shape { alternate: true, filled: true, ..Shape::default() };
+        let all = MessageShape { alternate: true, filled: true, ..MessageShape::default() };
         let input = [Message::user("now")];
         let fitted = write(&history, &input, all, None);
         assert_eq!(roles(&fitted), ["system", "user", "assistant", "user", "assistant", "tool", "assistant", "user"]);
         assert_eq!(lines(&fitted)[3].1, "one\n\ntwo");
-        let fitted = write(&history, &input, Shape { without_system: true, ..all }, None);
+        let fitted = write(&history, &input, MessageShape { without_system: true, ..all }, None);
         assert_eq!(lines(&fitted)[0], ("user".to_owned(), format!("Be brief.\n\n{CONTINUES}")));
-        let fitted = write(&history, &input, Shape { flat: true, ..all }, None);
+        let fitted = write(&history, &input, MessageShape { flat: true, ..all }, None);
         assert_eq!(roles(&fitted), ["system", "user", "assistant", "user", "assistant", "user", "assistant", "user"]);
         assert!(fitted.messages[5]["content"].as_str().unwrap().contains("done"));
-        let fitted = write(&history, &input, Shape { bare: true, ..all }, None);
+        let fitted = write(&history, &input, MessageShape { bare: true, ..all }, None);
         assert_eq!((roles(&fitted), fitted.left_out), (vec!["system".to_owned(), "user".to_owned()], 7));
-        let fitted = write(&[], &[Message::user(" ")], Shape::default(), None);
+        let fitted = write(&[], &[Message::user(" ")], MessageShape::default(), None);
         assert_eq!(lines(&fitted)[1], ("user".to_owned(), NO_TEXT.to_owned()));
     }
 
@@ -574,9 +349,9 @@ mod tests {
         let history: Vec<Message> = (0..10)
             .flat_map(|n| [Message::user(format!("{n} ").repeat(200)), Message::assistant(format!("{n}").repeat(40))])
             .collect();
-        let all = write(&history, &[Message::user("now")], Shape::default(), Some(100_000));
+        let all = write(&history, &[Message::user("now")], MessageShape::default(), Some(100_000));
         assert_eq!((all.left_out, all.messages.len()), (0, 22));
-        let fitted = write(&history, &[Message::user("now")], Shape::default(), Some(500));
+        let fitted = write(&history, &[Message::user("now")], MessageShape::default(), Some(500));
         assert!(fitted.left_out >= 12 && fitted.tokens <= 540, "{fitted:?}");
         assert_eq!(fitted.messages[1]["role"], "user", "no answer without its question comes first");
         let note = fitted.messages[0]["content"].as_str().unwrap();
@@ -591,11 +366,15 @@ mod tests {
             Message::user("b"),
             Message::assistant("c"),
         ];
-        let fitted = write(&history, &[Message::user("hello")], Shape::default(), Some(5_000));
+        let fitted = write(&history, &[Message::user("hello")], MessageShape::default(), Some(5_000));
         assert_eq!(fitted.left_out, 0);
         assert!(fitted.messages[1]["content"].as_str().unwrap().contains("characters omitted"));
-        let wide =
-            write(&[Message::user("漢".repeat(9_000))], &[Message::user("hello")], Shape::default(), Some(5_000));
+        let wide = write(
+            &[Message::user("漢".repeat(9_000))],
+            &[Message::user("hello")],
+            MessageShape::default(),
+            Some(5_000),
+        );
         assert!(wide.tokens < 1_000, "{}", wide.tokens);
     }
 
@@ -607,7 +386,7 @@ mod tests {
             input.push(asked(&[&id], "{}"));
             input.push(result(&id, &"y".repeat(8_000)));
         }
-        let fitted = write(&[], &input, Shape::default(), Some(6_000));
+        let fitted = write(&[], &input, MessageShape::default(), Some(6_000));
         assert!(fitted.tokens <= 6_100, "{}", fitted.tokens);
         let last = fitted.messages.last().unwrap();
         assert_eq!(last["content"].as_str().unwrap().len(), 8_000, "the newest results are whole");

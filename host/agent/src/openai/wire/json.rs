@@ -14,7 +14,7 @@ const HALVES: u32 = 0x10_0000;
 
 /// The values of one text and other findings.
 #[derive(Debug, Default, PartialEq)]
-pub(in crate::openai) struct Values {
+pub(in crate::openai) struct ParsedValues {
     /// JSON values, in order.
     pub values: Vec<Value>,
     /// True if the text contains the end marker `[DONE]`.
@@ -24,8 +24,8 @@ pub(in crate::openai) struct Values {
 }
 
 /// Parses all JSON values of a text. A repeated `data:` and the marker `[DONE]` are allowed between values.
-pub(in crate::openai) fn values(text: &str) -> Values {
-    let mut found = Values::default();
+pub(in crate::openai) fn values(text: &str) -> ParsedValues {
+    let mut found = ParsedValues::default();
     if let Ok(value) = serde_json::from_str(text) {
         found.values.push(value);
         return found;
@@ -56,7 +56,7 @@ pub(in crate::openai) fn values(text: &str) -> Values {
         && let Ok(value) = lenient::from_slice::<Value>(repaired.as_bytes())
     {
         // The value is nested too deeply for the strict parser.
-        return Values { values: vec![value], ..Values::default() };
+        return ParsedValues { values: vec![value], ..ParsedValues::default() };
     }
     found
 }
@@ -64,7 +64,7 @@ pub(in crate::openai) fn values(text: &str) -> Values {
 /// Parses a whole text as one JSON object: the arguments of a call.
 ///
 /// An empty text and `null` count as the empty object. A string that contains an object counts as that object,
-/// and repetitions of the same object count once.
+/// and repetitions of the same object count once. The result, written as JSON, is parsed as the same result.
 ///
 /// # Errors
 ///
@@ -73,34 +73,41 @@ pub(crate) fn object(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(Value::Object(serde_json::Map::new()));
     }
-    let strict = serde_json::from_str::<Value>(text);
-    let why = strict.as_ref().err().map(ToString::to_string).unwrap_or_default();
-    let mut found = match strict {
-        Ok(value) => Values { values: vec![value], ..Values::default() },
-        Err(_) => values(text),
+    let mut value = match single(text)? {
+        Value::String(inner) => single(&inner)
+            .ok()
+            .filter(Value::is_object)
+            .ok_or_else(|| "expected a JSON object, not a string".to_owned())?,
+        value => value,
     };
-    found.values.dedup();
-    let first = found.values.pop();
-    match first {
-        Some(_) if !found.values.is_empty() => Err("more than one JSON value".to_owned()),
-        _ if found.unreadable || found.done => Err(format!("invalid JSON ({why})")),
-        Some(Value::Null) => Ok(Value::Object(serde_json::Map::new())),
-        Some(Value::String(inner)) => match serde_json::from_str::<Value>(&inner) {
-            Ok(inner) if inner.is_object() => Ok(inner),
-            _ => Err("expected a JSON object, not a string".to_owned()),
-        },
-        Some(mut value) if value.is_object() => {
+    match &value {
+        Value::Null => Ok(Value::Object(serde_json::Map::new())),
+        Value::Object(_) => {
             without_halves(&mut value);
             Ok(value)
         }
-        Some(Value::Array(_)) => Err("expected a JSON object, not an array".to_owned()),
-        Some(_) => Err("expected a JSON object".to_owned()),
-        None => Err(format!("invalid JSON ({why})")),
+        Value::Array(_) => Err("expected a JSON object, not an array".to_owned()),
+        _ => Err("expected a JSON object".to_owned()),
+    }
+}
+
+/// Parses a whole text as one JSON value. Halves of surrogate pairs remain private characters.
+fn single(text: &str) -> Result<Value, String> {
+    let why = match serde_json::from_str(text) {
+        Ok(value) => return Ok(value),
+        Err(error) => format!("invalid JSON ({error})"),
+    };
+    let ParsedValues { mut values, done, unreadable } = values(text);
+    values.dedup();
+    match values.pop() {
+        Some(_) if !values.is_empty() => Err("more than one JSON value".to_owned()),
+        Some(value) if !unreadable && !done => Ok(value),
+        _ => Err(why),
     }
 }
 
 /// Repairs common errors of a text. Outside of strings, `NaN` and `Infinity` become `null`. Inside of strings,
-/// raw control characters are escaped, and half of a surrogate pair becomes a private character (see [`Join`]).
+/// raw control characters are escaped, and half of a surrogate pair becomes a private character (see [`SurrogateJoiner`]).
 fn repaired(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len());
@@ -171,27 +178,36 @@ fn half(c: char) -> Option<u16> {
     (0xD800..=0xDFFF).contains(&unit).then_some(unit)
 }
 
+/// Joins or replaces the halves of surrogate pairs in all texts and names of a value.
 fn without_halves(value: &mut Value) {
     match value {
-        Value::String(text) if text.chars().any(|c| half(c).is_some()) => {
-            let mut join = Join::default();
-            let whole = join.take(text) + &join.end();
-            *text = whole;
-        }
+        Value::String(text) => *text = joined(text),
         Value::Array(items) => items.iter_mut().for_each(without_halves),
-        Value::Object(fields) => fields.values_mut().for_each(without_halves),
+        Value::Object(fields) => {
+            let whole = std::mem::take(fields).into_iter().map(|(name, mut value)| {
+                without_halves(&mut value);
+                (joined(&name), value)
+            });
+            *fields = whole.collect();
+        }
         _ => {}
     }
 }
 
+/// Returns a complete text in which halves of surrogate pairs are joined or replaced.
+fn joined(text: &str) -> String {
+    let mut join = SurrogateJoiner::default();
+    join.take(text) + &join.end()
+}
+
 /// A joiner for halves of surrogate pairs that arrive in two pieces of text.
 #[derive(Debug, Default)]
-pub(in crate::openai) struct Join {
+pub(in crate::openai) struct SurrogateJoiner {
     /// First half, until the second one arrives.
     first: Option<u16>,
 }
 
-impl Join {
+impl SurrogateJoiner {
     /// Returns the text of the next piece. A half without its counterpart becomes U+FFFD.
     pub(in crate::openai) fn take(&mut self, piece: &str) -> String {
         if self.first.is_none() && !piece.contains(|c| half(c).is_some()) {
@@ -229,8 +245,8 @@ mod tests {
 
     use super::*;
 
-    fn joined(pieces: &[&str]) -> String {
-        let mut join = Join::default();
+    fn joined_over(pieces: &[&str]) -> String {
+        let mut join = SurrogateJoiner::default();
         let mut text = String::new();
         for piece in pieces {
             let read = values(piece);
@@ -241,12 +257,12 @@ mod tests {
 
     #[test]
     fn halves_of_a_pair_are_joined_over_pieces_or_replaced() {
-        assert_eq!(joined(&[r#""a \ud83e""#, r#""\udd80 b""#]), "a 🦀 b");
-        assert_eq!(joined(&[r#""a \ud83e""#, r#"" b""#]), "a \u{fffd} b");
-        assert_eq!(joined(&[r#""\udd80 a""#]), "\u{fffd} a");
-        assert_eq!(joined(&[r#""\ud83e\ud83e""#, r#""\udd80""#]), "\u{fffd}🦀");
-        assert_eq!(joined(&[r#""\ud83e""#]), "\u{fffd}");
-        assert_eq!(joined(&[r#""\\ud83e \ud83e\udd80""#]), "\\ud83e 🦀");
+        assert_eq!(joined_over(&[r#""a \ud83e""#, r#""\udd80 b""#]), "a 🦀 b");
+        assert_eq!(joined_over(&[r#""a \ud83e""#, r#"" b""#]), "a \u{fffd} b");
+        assert_eq!(joined_over(&[r#""\udd80 a""#]), "\u{fffd} a");
+        assert_eq!(joined_over(&[r#""\ud83e\ud83e""#, r#""\udd80""#]), "\u{fffd}🦀");
+        assert_eq!(joined_over(&[r#""\ud83e""#]), "\u{fffd}");
+        assert_eq!(joined_over(&[r#""\\ud83e \ud83e\udd80""#]), "\\ud83e 🦀");
     }
 
     #[test]
@@ -266,7 +282,7 @@ mod tests {
         let cut = values("{\"a\":1}{\"a\":");
         assert_eq!((cut.values.len(), cut.unreadable), (1, true));
         assert!(values("OPENROUTER PROCESSING").unreadable);
-        assert_eq!(values(""), Values::default());
+        assert_eq!(values(""), ParsedValues::default());
     }
 
     #[test]
@@ -283,6 +299,47 @@ mod tests {
             assert_eq!(object(text), Ok(object_of), "{text}");
         }
         for text in ["{\"a\": ", "buy milk", "[1]", "7", "\"x\"", "{\"a\": 1}{\"b\": 1}", "{} x", "[DONE]", "\\"] {
+            assert!(object(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn arguments_in_a_string_are_read_like_plain_ones_and_a_second_reading_changes_nothing() {
+        let again = |value: &Value| object(&value.to_string());
+        let texts = [
+            r#"{"a": "\"\\\/\b\f\n\r\t\u0041\u0000"}"#,
+            r#"{"a": "\ud83e\udd80", "b": "\ud83e", "c": "\udd80", "d": "\udd80\ud83e", "e": "\ud83e\ud83e\udd80"}"#,
+            r#"{"a": "\\ud83e\\\ud83e", "b": ["\ud83e", {"\ud83e": "\udd80"}]}"#,
+            r#"{"\ud83e": 1, "\ud83e\udd80": {"\udd80": 2}}"#,
+            "{\"a\": \"one\ntwo\t\", \"b\": NaN, \"c\": \"NaN\"}",
+            r#"{"a": "\ud83e"}{"a": "\ud83e"}"#,
+            r#"{"a": 1e-7, "b": 18446744073709551616, "c": -0.0}"#,
+        ];
+        for text in texts {
+            let plain = object(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+            assert_eq!(again(&plain), Ok(plain.clone()), "{text}");
+            let nested = Value::String(text.to_owned()).to_string();
+            assert_eq!(object(&nested), Ok(plain), "{nested}");
+            for end in (1..nested.len()).filter(|end| nested.is_char_boundary(*end)) {
+                assert!(object(&nested[..end]).is_err(), "{}", &nested[..end]);
+            }
+        }
+        // Halves that the outer text escapes, and control characters that it does not escape.
+        for (nested, command) in [
+            (r#""{\"a\": \"\ud800ls\"}""#, "\u{fffd}ls"),
+            (r#""{\"a\": \"\ud83e\udd80\"}""#, "🦀"),
+            (r#""{\"a\": \"\ud83e\\udd80\"}""#, "🦀"),
+            (r#""{\"a\": \"\\ud83e\udd80\"}""#, "🦀"),
+            (r#""{\"a\": \"\ud83e\n\"}""#, "\u{fffd}\n"),
+            ("\"{\\\"a\\\": \\\"one\ntwo\t\\\"}\"", "one\ntwo\t"),
+        ] {
+            let read = object(nested);
+            assert_eq!(read, Ok(json!({"a": command})), "{nested}");
+            assert_eq!(again(&read.clone().unwrap()), read, "{nested}");
+        }
+        for text in
+            [r#""\ud83e{}""#, r#""\"{}\"""#, r#""{} x""#, r#""[1]""#, r#""null""#, r#""""#, r#""{\"a\": \"\ud8"#]
+        {
             assert!(object(text).is_err(), "{text}");
         }
     }

@@ -9,15 +9,19 @@
 //! * [`json`]: JSON with the common errors of servers.
 //! * [`answer`]: the answer received so far.
 //! * [`calls`]: the tool calls of an answer.
-//! * [`thoughts`]: reasoning inside of the text.
+//! * [`reasoning`]: reasoning inside of the text.
 //! * [`history`]: the messages of a request.
+//! * [`shape`]: the additional demands of an endpoint.
+//! * [`fit`]: the reduction of messages to the context window.
 //!
 //! Recorded answers, with their expected results, are in `tests/openai/shapes`.
 
 pub(super) mod answer;
 pub(super) mod calls;
 pub(super) mod decode;
+pub(super) mod fit;
 pub(super) mod history;
 pub(crate) mod json;
+pub(super) mod reasoning;
+pub(super) mod shape;
 pub(super) mod stream;
-pub(super) mod thoughts;

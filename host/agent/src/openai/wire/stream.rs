@@ -6,26 +6,26 @@
 
 use serde_json::Value;
 
-use super::json::{self, Values};
+use super::json::{self, ParsedValues};
 
 /// One event.
 #[derive(Debug, Default, PartialEq)]
-pub(in crate::openai) struct Event {
+pub(in crate::openai) struct StreamEvent {
     /// Name; empty if the stream gives none.
     pub name: String,
     /// Data as text, for errors that are not JSON.
     pub text: String,
     /// Data as JSON.
-    pub read: Values,
+    pub read: ParsedValues,
 }
 
 /// The error for a line or event that exceeds the size limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::openai) struct TooLong;
+pub(in crate::openai) struct EventTooLong;
 
 /// The parser state between two reads.
 #[derive(Debug)]
-pub(in crate::openai) struct Stream {
+pub(in crate::openai) struct EventStream {
     bytes_max: usize,
     line: Vec<u8>,
     after_cr: bool,
@@ -36,7 +36,7 @@ pub(in crate::openai) struct Stream {
     pub skipped: u64,
 }
 
-impl Stream {
+impl EventStream {
     /// Creates a parser that refuses lines and events longer than `bytes_max`.
     pub(in crate::openai) fn new(bytes_max: usize) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Stream {
     }
 
     /// Processes received bytes and returns the completed events.
-    pub(in crate::openai) fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
+    pub(in crate::openai) fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<StreamEvent>, EventTooLong> {
         let mut events = Vec::new();
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
@@ -61,7 +61,7 @@ impl Stream {
             let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             let piece = &bytes[..end.unwrap_or(bytes.len())];
             if self.line.len() + piece.len() > self.bytes_max {
-                return Err(TooLong);
+                return Err(EventTooLong);
             }
             self.line.extend_from_slice(piece);
             let Some(end) = end else { break };
@@ -74,7 +74,7 @@ impl Stream {
     }
 
     /// Returns the event that the end of the stream completes.
-    pub(in crate::openai) fn finish(&mut self) -> Result<Vec<Event>, TooLong> {
+    pub(in crate::openai) fn finish(&mut self) -> Result<Vec<StreamEvent>, EventTooLong> {
         let line = std::mem::take(&mut self.line);
         let mut events = Vec::new();
         if !line.is_empty() {
@@ -84,7 +84,7 @@ impl Stream {
         Ok(events)
     }
 
-    fn line_ended(&mut self, line: &[u8]) -> Result<Option<Event>, TooLong> {
+    fn line_ended(&mut self, line: &[u8]) -> Result<Option<StreamEvent>, EventTooLong> {
         let line = match std::mem::take(&mut self.at_start) {
             true => line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line),
             false => line,
@@ -92,7 +92,7 @@ impl Stream {
         let line = String::from_utf8_lossy(line);
         if line.trim().is_empty() {
             let name = std::mem::take(&mut self.name);
-            return Ok(self.data.take().map(|text| Event { name, read: json::values(text.trim()), text }));
+            return Ok(self.data.take().map(|text| StreamEvent { name, read: json::values(text.trim()), text }));
         }
         if line.trim_start().starts_with('{') {
             return self.data(line.trim_start());
@@ -113,21 +113,22 @@ impl Stream {
         Ok(None)
     }
 
-    fn data(&mut self, value: &str) -> Result<Option<Event>, TooLong> {
+    fn data(&mut self, value: &str) -> Result<Option<StreamEvent>, EventTooLong> {
         let Some(data) = &mut self.data else {
             let whole = serde_json::from_str::<Value>(value).ok().filter(|value| value.is_object());
             if value.trim() == "[DONE]" || whole.is_some() {
-                let read = Values { done: whole.is_none(), values: whole.into_iter().collect(), unreadable: false };
-                return Ok(Some(Event { name: self.name.clone(), text: String::new(), read }));
+                let read =
+                    ParsedValues { done: whole.is_none(), values: whole.into_iter().collect(), unreadable: false };
+                return Ok(Some(StreamEvent { name: self.name.clone(), text: String::new(), read }));
             }
             if value.len() > self.bytes_max {
-                return Err(TooLong);
+                return Err(EventTooLong);
             }
             self.data = Some(value.to_owned());
             return Ok(None);
         };
         if data.len() + value.len() + 1 > self.bytes_max {
-            return Err(TooLong);
+            return Err(EventTooLong);
         }
         data.push('\n');
         data.push_str(value);
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     fn read(bytes: &[u8], size: usize) -> (Vec<(String, Vec<Value>)>, u64) {
-        let mut stream = Stream::new(1024);
+        let mut stream = EventStream::new(1024);
         let mut events = Vec::new();
         for piece in bytes.chunks(size) {
             events.extend(stream.feed(piece).unwrap());
@@ -165,9 +166,9 @@ mod tests {
 
     #[test]
     fn lines_and_events_are_bounded() {
-        assert_eq!(Stream::new(8).feed(b"data: 123456789"), Err(TooLong));
-        let mut stream = Stream::new(16);
+        assert_eq!(EventStream::new(8).feed(b"data: 123456789"), Err(EventTooLong));
+        let mut stream = EventStream::new(16);
         stream.feed(b"data: 12345678 x\n").unwrap();
-        assert_eq!(stream.feed(b"data: 12345678\n"), Err(TooLong));
+        assert_eq!(stream.feed(b"data: 12345678\n"), Err(EventTooLong));
     }
 }

@@ -22,7 +22,7 @@ const RECORD_BYTES_MAX: u64 = 256 << 10;
 
 /// The record of a process for the next run of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct ProcessRecord {
     /// Id of the process.
     pub id: String,
     /// Process id of the group leader; 0 while unknown.
@@ -43,7 +43,7 @@ pub struct Record {
 
 /// A part of the output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Printed {
+pub struct OutputPart {
     /// Bytes of the part.
     pub bytes: Vec<u8>,
     /// End of the part, as an offset in bytes from the start of all output.
@@ -54,7 +54,7 @@ pub struct Printed {
 
 /// The paths of the files of one process.
 #[derive(Clone, Debug)]
-pub struct Files {
+pub struct ProcessFiles {
     record: PathBuf,
     /// Common prefix of the output files, followed by a dot and a number.
     pub output: PathBuf,
@@ -64,7 +64,7 @@ pub struct Files {
     pub input: PathBuf,
 }
 
-impl Files {
+impl ProcessFiles {
     /// Returns the paths for a process id.
     pub fn of(folder: &Path, id: &str) -> Self {
         let file = |end: &str| folder.join(format!("{id}.{end}"));
@@ -76,7 +76,7 @@ impl Files {
     /// # Errors
     ///
     /// The error of the operating system.
-    pub fn make(&self, folder: &Path, record: &Record) -> std::io::Result<()> {
+    pub fn make(&self, folder: &Path, record: &ProcessRecord) -> std::io::Result<()> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         rustix::fs::mknodat(CWD, &self.input, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
         self.write(record)
@@ -87,7 +87,7 @@ impl Files {
     /// # Errors
     ///
     /// The error of the operating system.
-    pub fn write(&self, record: &Record) -> std::io::Result<()> {
+    pub fn write(&self, record: &ProcessRecord) -> std::io::Result<()> {
         let new = self.record.with_extension("new");
         let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(&serde_json::to_vec(record)?)?;
@@ -122,11 +122,11 @@ impl Files {
 
     /// Reads at most `bytes_max` bytes of output from an offset. If that part no longer exists, the reading
     /// begins with the oldest part that does.
-    pub fn read(&self, from: u64, bytes_max: u64) -> Printed {
+    pub fn read(&self, from: u64, bytes_max: u64) -> OutputPart {
         let pieces = self.pieces();
-        let Some(oldest) = pieces.first() else { return Printed { upto: from, ..Printed::default() } };
+        let Some(oldest) = pieces.first() else { return OutputPart { upto: from, ..OutputPart::default() } };
         let start = from.max(oldest * PIECE_BYTES);
-        let mut printed = Printed { upto: start, dropped: start - from, bytes: Vec::new() };
+        let mut printed = OutputPart { upto: start, dropped: start - from, bytes: Vec::new() };
         while (printed.bytes.len() as u64) < bytes_max {
             let (piece, at) = (printed.upto / PIECE_BYTES, printed.upto % PIECE_BYTES);
             let room = bytes_max - printed.bytes.len() as u64;
@@ -183,12 +183,12 @@ fn names(folder: Option<&Path>) -> impl Iterator<Item = String> {
 }
 
 /// Returns all records in the folder.
-pub fn records(folder: &Path) -> Vec<Record> {
-    let read = |name: &str| -> Option<Record> {
+pub fn records(folder: &Path) -> Vec<ProcessRecord> {
+    let read = |name: &str| -> Option<ProcessRecord> {
         let file = std::fs::File::open(folder.join(name)).ok()?;
         let mut bytes = Vec::new();
         file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-        let record: Record = serde_json::from_slice(&bytes).ok()?;
+        let record: ProcessRecord = serde_json::from_slice(&bytes).ok()?;
         // The file name must match the id, which determines the paths of the other files.
         (name.strip_suffix(".json") == Some(record.id.as_str())).then_some(record)
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::process::Child;
 use tokio::time::Instant;
 
-use super::{End, Process, State, Watch};
+use super::{Process, ProcessEnd, ProcessState, Watch};
 use crate::tools::Ports;
 use crate::tools::group;
 use crate::tools::output::{bounded, plain};
@@ -42,23 +42,23 @@ const LAST_BYTES: u64 = 4 << 10;
 const COMMAND_BYTES_MAX: usize = 300;
 
 /// The way in which the end of a process is detected.
-pub enum Handle {
+pub enum ProcessHandle {
     /// The process is a child of this host.
     Child(Box<Child>),
     /// An earlier run of the host started the process.
     Found,
 }
 
-impl Handle {
+impl ProcessHandle {
     /// Waits briefly for the end of the process. Returns the end, as far as it can be determined from outside.
-    async fn gone(&mut self, process: &Process) -> Option<End> {
+    async fn gone(&mut self, process: &Process) -> Option<ProcessEnd> {
         match self {
             Self::Child(child) => {
                 let status = tokio::time::timeout(LOOK_EVERY, child.wait()).await.ok()?;
                 let signal = status.ok().and_then(|status| status.signal());
-                Some(signal.map_or(End::Unknown, End::Signal))
+                Some(signal.map_or(ProcessEnd::Unknown, ProcessEnd::Signal))
             }
-            Self::Found if !group::lives(process.pid, &process.mark) => Some(End::Unknown),
+            Self::Found if !group::carries_mark(process.pid, &process.mark) => Some(ProcessEnd::Unknown),
             Self::Found => {
                 tokio::time::sleep(LOOK_EVERY).await;
                 None
@@ -69,49 +69,49 @@ impl Handle {
 
 /// Watches a process until its whole group has ended. `followed` contains the state of the notifications if the
 /// session follows the process.
-pub async fn look_after(
+pub async fn watch_process(
     process: Arc<Process>,
-    mut handle: Handle,
+    mut handle: ProcessHandle,
     watch: Watch,
     followed: Option<Followed>,
     ports: Ports,
 ) {
-    let mut lines = followed.map(|followed| Lines::new(watch.patterns, followed));
+    let mut search = followed.map(|followed| PatternSearch::new(watch.patterns, followed));
     let mut notify = watch.notify;
     let mut told = Instant::now();
     let mut looks = 0;
     let end = loop {
         let gone = handle.gone(&process).await;
         let code = process.files.exit_code();
-        if let Some(lines) = &mut lines {
-            lines.look(&process, &ports, gone.is_some());
-            if told.elapsed() >= TELL_EVERY && gone.is_none() && lines.has_hits() {
+        if let Some(search) = &mut search {
+            search.look(&process, &ports, gone.is_some());
+            if told.elapsed() >= TELL_EVERY && gone.is_none() && search.has_hits() {
                 told = Instant::now();
-                ports.wakes.tell(lines.news(&process, &ports)).await;
+                ports.wakes.tell(search.news(&process, &ports)).await;
             }
         }
         match (code, gone) {
-            (Some(code), Some(_)) => break End::Code(code),
-            (None, Some(_)) if process.was_killed() => break End::Killed,
+            (Some(code), Some(_)) => break ProcessEnd::Code(code),
+            (None, Some(_)) if process.was_killed() => break ProcessEnd::Killed,
             (None, Some(end)) => break end,
             (Some(code), None) => {
                 looks += 1;
                 if looks == LOOKS_BEHIND {
-                    process.state.send_replace(State::Left(code));
-                    lines = lines_of_what_is_left(&process, &ports, lines, &mut notify).await;
+                    process.state.send_replace(ProcessState::Left(code));
+                    search = report_left_process(&process, &ports, search, &mut notify).await;
                 }
             }
             (None, None) => {}
         }
     };
-    process.state.send_replace(State::Ended(end));
-    let Some(mut lines) = lines else { return };
+    process.state.send_replace(ProcessState::Ended(end));
+    let Some(mut search) = search else { return };
     if process.is_known_to_have_ended() {
         return ports.wakes.forget(&process.id).await;
     }
-    let mut news = lines.news(&process, &ports);
+    let mut news = search.news(&process, &ports);
     if notify {
-        tell_end_with(&mut news, &process, &ports, &end.words());
+        append_end(&mut news, &process, &ports, &end.words());
     }
     news.last = true;
     if news.text.is_empty() {
@@ -122,39 +122,39 @@ pub async fn look_after(
 
 /// Reports the end of a command that left a running process behind, if the session asked for it. Returns the
 /// search for patterns if it continues.
-async fn lines_of_what_is_left(
+async fn report_left_process(
     process: &Process,
     ports: &Ports,
-    lines: Option<Lines>,
+    search: Option<PatternSearch>,
     notify: &mut bool,
-) -> Option<Lines> {
-    let mut lines = lines?;
+) -> Option<PatternSearch> {
+    let mut search = search?;
     if !std::mem::take(notify) {
-        return Some(lines);
+        return Some(search);
     }
-    let looks_on = lines.looks_on();
+    let is_active = search.is_active();
     match (process.is_known_to_have_ended(), process.state()) {
-        (false, State::Left(code)) => {
-            let mut news = lines.news(process, ports);
-            tell_end_with(&mut news, process, ports, &left_words(code));
-            news.last = !looks_on;
+        (false, ProcessState::Left(code)) => {
+            let mut news = search.news(process, ports);
+            append_end(&mut news, process, ports, &left_description(code));
+            news.last = !is_active;
             ports.wakes.tell(news).await;
         }
-        _ if !looks_on => ports.wakes.forget(&process.id).await,
+        _ if !is_active => ports.wakes.forget(&process.id).await,
         _ => {}
     }
-    looks_on.then_some(lines)
+    is_active.then_some(search)
 }
 
 /// Returns a description, for the agent, of the end of a command that left a running process behind.
-pub fn left_words(code: i32) -> String {
+pub fn left_description(code: i32) -> String {
     format!(
         "{}, but a process that it started is still running; stop it with process(action=\"kill\")",
-        End::Code(code).words()
+        ProcessEnd::Code(code).words()
     )
 }
 
-fn tell_end_with(news: &mut News, process: &Process, ports: &Ports, how: &str) {
+fn append_end(news: &mut News, process: &Process, ports: &Ports, how: &str) {
     let last = plain(&process.files.end(LAST_BYTES), &*ports.mask);
     let command = process.shown(ports, COMMAND_BYTES_MAX);
     let end = format!("The process {} (`{command}`) {how}. The end of its output:\n{last}", process.id);
@@ -162,7 +162,7 @@ fn tell_end_with(news: &mut News, process: &Process, ports: &Ports, how: &str) {
 }
 
 /// The search for lines that match a pattern.
-struct Lines {
+struct PatternSearch {
     patterns: Vec<String>,
     /// Offset of the search in the output, in bytes.
     seen: u64,
@@ -174,7 +174,7 @@ struct Lines {
     told: u32,
 }
 
-impl Lines {
+impl PatternSearch {
     fn new(patterns: Vec<String>, followed: Followed) -> Self {
         let patterns = patterns.into_iter().filter(|pattern| !pattern.is_empty()).collect();
         let Followed { upto, told } = followed;
@@ -182,7 +182,7 @@ impl Lines {
     }
 
     fn look(&mut self, process: &Process, ports: &Ports, to_the_end: bool) {
-        if !self.looks_on() {
+        if !self.is_active() {
             return;
         }
         loop {
@@ -218,7 +218,7 @@ impl Lines {
     }
 
     /// Returns true if the search may still find lines to report.
-    fn looks_on(&self) -> bool {
+    fn is_active(&self) -> bool {
         !self.patterns.is_empty() && self.told < TELLS_MAX
     }
 
