@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use crate::surface::cli;
-use crate::surface::cli::Given;
+use hermes_host::surface::cli;
+use hermes_host::surface::cli::Given;
 
 fn main() -> ExitCode {
     // The host uses no names and values that are not valid Unicode.

@@ -18,7 +18,8 @@ use super::watcher::{ProcessHandle, watch_process};
 use super::{Process, ProcessState, Watch};
 use crate::tools::ports::Followed;
 use crate::tools::terminal::Shell;
-use crate::tools::{Ports, children, group};
+use crate::tools::{Ports, group};
+use hermes_system::children;
 
 /// Concurrent processes of one session.
 pub const RUNNING_PER_SESSION_MAX: usize = 8;
