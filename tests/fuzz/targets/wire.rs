@@ -14,7 +14,6 @@ use hermes_core::{
     ids::{SessionId, TurnId},
 };
 use hermes_host::surface::control::{ControlReply, ControlRequest, Hello};
-use hermes_protocol;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
