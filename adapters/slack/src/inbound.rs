@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::protocol::text::one_line;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -349,9 +350,8 @@ fn card(message: &Message, text: &str, reader: Reader<'_>) -> text::Read {
         return text::Read::default();
     }
     let read = reader.text(&content::block_lines(&message.blocks).join("\n"));
-    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let known = plain(text);
-    let lines = read.text.lines().filter(|line| known.is_empty() || !known.contains(&plain(line)));
+    let known = one_line(text);
+    let lines = read.text.lines().filter(|line| known.is_empty() || !known.contains(&one_line(line)));
     text::Read { text: lines.collect::<Vec<_>>().join("\n"), mention: read.mention }
 }
 
