@@ -1,47 +1,35 @@
 //! The HTTP routes and the page's files.
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
-use futures_util::{StreamExt, stream};
-use hermes_adapter_sdk::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
-use tokio::sync::watch;
 
-use crate::connection::{Connection, Upload};
-use crate::door::{self, guard};
-use crate::inbound::{self, Pressed, Said};
-use crate::live::{Cursor, Missed};
-use crate::{outbound, sessions};
+use crate::access::{guard, sign_in};
+use crate::connection::Connection;
+use crate::event_stream::stream_events;
+use crate::files::{download, upload};
+use crate::refusal::{Refusal, not_found, refusal};
+use crate::requests::{Pressed, Said};
+use crate::{conversations, inbound, sessions, view};
 
 /// The maximum size of a JSON body, in bytes: a message of 256 KiB, escaped.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
-/// The maximum number of pages that listen at the same time.
-const STREAMS_MAX: usize = 32;
-/// The interval of the heartbeat on a quiet stream.
-const HEARTBEAT: Duration = Duration::from_secs(15);
-/// The maximum pause between two chunks of an upload.
-const UPLOAD_PAUSE_MAX: Duration = Duration::from_secs(30);
+
 /// The time that the page waits for the host's list of sessions before it opens without it.
 const ASKED_WITHIN: Duration = Duration::from_secs(1);
+
 /// The maximum length of a search query, in characters.
 const QUERY_CHARS_MAX: usize = 200;
-/// The time before a page reconnects its stream.
-const RETRY: Duration = Duration::from_millis(1_000);
 
 type Link = State<Arc<Connection>>;
+
 type Answer = Result<Json<Value>, Refusal>;
 
 /// Returns all routes, behind the guard.
@@ -71,38 +59,6 @@ pub(crate) fn router(link: Arc<Connection>) -> Router {
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(Arc::clone(&link), guard))
         .with_state(link)
-}
-
-/// Returns an error response with its reason.
-pub(crate) fn refusal(status: StatusCode, why: &str) -> Response {
-    (status, Json(json!({ "error": why }))).into_response()
-}
-
-/// An error of the adapter or the host, as a response to the page.
-struct Refusal(CallError);
-
-impl From<CallError> for Refusal {
-    fn from(error: CallError) -> Self {
-        Self(error)
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let status = match self.0.code.as_str() {
-            "invalid" => StatusCode::BAD_REQUEST,
-            "not_found" => StatusCode::NOT_FOUND,
-            "too_large" => StatusCode::PAYLOAD_TOO_LARGE,
-            "busy" => StatusCode::TOO_MANY_REQUESTS,
-            "refused" => StatusCode::CONFLICT,
-            _ => StatusCode::BAD_GATEWAY,
-        };
-        refusal(status, &self.0.message)
-    }
-}
-
-fn not_found() -> Refusal {
-    Refusal(CallError::new("not_found", "this conversation does not exist"))
 }
 
 async fn asset(mime: &'static str, text: &'static str) -> Response {
@@ -139,7 +95,7 @@ async fn page(State(link): Link, Query(key): Query<Key>, headers: HeaderMap) -> 
         None if door.session(&headers, link.host.now_ms()).is_some() => {
             (html, include_str!("page/index.html")).into_response()
         }
-        _ => door::sign_in(),
+        _ => sign_in(),
     }
 }
 
@@ -151,7 +107,7 @@ async fn state(State(link): Link) -> Json<Value> {
     // A slow host does not keep the page from opening.
     let asked = async {
         sessions::refresh(&link).await;
-        link.ask_commands().await;
+        sessions::refresh_commands(&link).await;
     };
     if tokio::time::timeout(ASKED_WITHIN, asked).await.is_err() {
         tracing::info!("list of sessions is late; opening the page with the known ones");
@@ -169,8 +125,8 @@ async fn state(State(link): Link) -> Json<Value> {
 }
 
 async fn create(State(link): Link) -> Answer {
-    let line = inbound::begin(&link, "").await?;
-    Ok(Json(outbound::line(&link, &line)))
+    let line = conversations::begin(&link, "").await?;
+    Ok(Json(view::line(&link, &line)))
 }
 
 #[derive(Deserialize)]
@@ -188,7 +144,7 @@ async fn past(State(link): Link, Path(id): Path<String>) -> Result<Json<impl Ser
 }
 
 async fn rename_session(State(link): Link, Path(id): Path<String>, Json(Title { title }): Json<Title>) -> Answer {
-    let title = sessions::rename(&link, &id, &inbound::clean_title(&title)?).await?;
+    let title = sessions::rename(&link, &id, &conversations::clean_title(&title)?).await?;
     sessions::refresh(&link).await;
     Ok(Json(json!({ "title": title })))
 }
@@ -200,8 +156,8 @@ async fn delete_session(State(link): Link, Path(id): Path<String>) -> Answer {
 }
 
 async fn go_on(State(link): Link, Path(id): Path<String>) -> Answer {
-    let line = sessions::go_on(&link, &id).await?;
-    Ok(Json(outbound::line(&link, &line)))
+    let line = conversations::go_on(&link, &id).await?;
+    Ok(Json(view::line(&link, &line)))
 }
 
 #[derive(Deserialize)]
@@ -214,10 +170,10 @@ async fn read(State(link): Link, Path(id): Path<String>, Query(Before { before }
     let (cursor, turns) = link.live.snapshot(&id);
     let line = link.log.conversation(&id).await.ok_or_else(not_found)?;
     let excerpt = link.log.read(&id, before).await?.ok_or_else(not_found)?;
-    let entries: Vec<Value> = excerpt.entries.iter().map(|entry| outbound::shown(&id, entry)).collect();
+    let entries: Vec<Value> = excerpt.entries.iter().map(|entry| view::shown(&id, entry)).collect();
     Ok(Json(json!({
         "cursor": cursor.to_string(),
-        "conversation": outbound::line(&link, &line),
+        "conversation": view::line(&link, &line),
         "entries": entries,
         "before": excerpt.before,
         "turns": turns,
@@ -230,18 +186,18 @@ struct Title {
 }
 
 async fn rename(State(link): Link, Path(id): Path<String>, Json(Title { title }): Json<Title>) -> Answer {
-    let line = inbound::rename(&link, &id, &title).await?;
-    Ok(Json(outbound::line(&link, &line)))
+    let line = conversations::rename(&link, &id, &title).await?;
+    Ok(Json(view::line(&link, &line)))
 }
 
 async fn delete(State(link): Link, Path(id): Path<String>) -> Answer {
-    inbound::delete(&link, &id).await?;
+    conversations::delete(&link, &id).await?;
     Ok(Json(json!({})))
 }
 
 async fn say(State(link): Link, Path(id): Path<String>, Json(said): Json<Said>) -> Answer {
     let entry = inbound::say(&link, &id, said).await?;
-    Ok(Json(outbound::shown(&id, &entry)))
+    Ok(Json(view::shown(&id, &entry)))
 }
 
 async fn press(State(link): Link, Path(id): Path<String>, Json(pressed): Json<Pressed>) -> Answer {
@@ -257,185 +213,7 @@ async fn seen(State(link): Link, Path(id): Path<String>) -> Answer {
     if link.log.conversation(&id).await.ok_or_else(not_found)?.unread
         && let Some(line) = link.log.change(&id, |line| line.unread = false).await?
     {
-        outbound::tell_conversation(&link, &line);
+        view::tell_conversation(&link, &line);
     }
     Ok(Json(json!({})))
-}
-
-#[derive(Deserialize)]
-struct Named {
-    name: String,
-}
-
-/// Receives one file and streams it into the host's media folder.
-async fn upload(
-    State(link): Link,
-    Path(id): Path<String>,
-    Query(Named { name }): Query<Named>,
-    request: Request,
-) -> Answer {
-    let max = link.upload_bytes_max();
-    let too_large = || CallError::new("too_large", format!("the file is larger than {} MiB", max / (1024 * 1024)));
-    link.log.conversation(&id).await.ok_or_else(not_found)?;
-    let (parts, body) = request.into_parts();
-    let header = |name| parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let size: Option<u64> = header(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    if size.is_some_and(|size| size > max) {
-        return Err(too_large().into());
-    }
-    let mime = header(header::CONTENT_TYPE).unwrap_or("application/octet-stream").to_owned();
-    let name: String =
-        name.rsplit(['/', '\\']).next().unwrap_or("").chars().filter(|c| !c.is_control()).take(200).collect();
-    let name = if name.trim_matches(['.', ' ']).is_empty() { "file".to_owned() } else { name };
-    let slot = link.host.media().create(MediaCreate::new(name.as_str(), mime.as_str(), size)).await?;
-    write_file(&slot.path, body, max).await?;
-    let info = link.host.media().commit(&slot.id).await?;
-    let kind = kind_of(&mime);
-    let attachment = Attachment::new(slot.id.as_str(), kind, mime.as_str(), name.as_str(), info.size);
-    link.keep_upload(Upload { conversation: id, attachment, path: slot.path });
-    Ok(Json(json!({ "id": slot.id, "name": name, "mime": mime, "size": info.size })))
-}
-
-async fn write_file(path: &str, body: Body, max: u64) -> Result<(), CallError> {
-    let failed = |error: std::io::Error| CallError::new("unavailable", format!("the file cannot be saved: {error}"));
-    let mut file = tokio::fs::File::create(path).await.map_err(failed)?;
-    let mut pieces = body.into_data_stream();
-    let mut written = 0_u64;
-    loop {
-        let piece: Bytes = match tokio::time::timeout(UPLOAD_PAUSE_MAX, pieces.next()).await {
-            Ok(Some(Ok(piece))) => piece,
-            Ok(Some(Err(_))) => return Err(CallError::new("invalid", "the upload was cut off")),
-            Ok(None) => break,
-            Err(_) => return Err(CallError::new("invalid", "the upload timed out")),
-        };
-        written += piece.len() as u64;
-        if written > max {
-            return Err(CallError::new("too_large", format!("the file is larger than {} MiB", max / (1024 * 1024))));
-        }
-        file.write_all(&piece).await.map_err(failed)?;
-    }
-    file.flush().await.map_err(failed)
-}
-
-fn kind_of(mime: &str) -> AttachmentKind {
-    match mime.split('/').next() {
-        Some("image") => AttachmentKind::Image,
-        Some("video") => AttachmentKind::Video,
-        Some("audio") => AttachmentKind::Audio,
-        _ => AttachmentKind::File,
-    }
-}
-
-/// Returns a file of the conversation. Images of safe types are shown; other files are
-/// saved, so that no uploaded file can run as a part of this page.
-async fn download(State(link): Link, Path((conversation, file)): Path<(String, String)>) -> Result<Response, Refusal> {
-    let missing = || Refusal(CallError::new("not_found", "this file is no longer stored"));
-    let file = link.log.file(&conversation, &file).await?.ok_or_else(missing)?;
-    let opened = tokio::fs::File::open(&file.path).await.map_err(|_| missing())?;
-    let shown = matches!(file.mime.as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp");
-    let pieces = stream::unfold(opened, |mut file| async move {
-        use tokio::io::AsyncReadExt;
-        let mut piece = vec![0; 64 * 1024];
-        match file.read(&mut piece).await {
-            Ok(0) => None,
-            Ok(read) => {
-                piece.truncate(read);
-                Some((Ok::<_, std::io::Error>(Bytes::from(piece)), file))
-            }
-            Err(error) => Some((Err(error), file)),
-        }
-    });
-    let mut response = Body::from_stream(pieces).into_response();
-    let mime = if shown { file.mime.as_str() } else { "application/octet-stream" };
-    let ascii: String =
-        file.name.chars().map(|c| if c.is_ascii_alphanumeric() || " ._-".contains(c) { c } else { '_' }).collect();
-    let disposition = format!("{}; filename=\"{ascii}\"", if shown { "inline" } else { "attachment" });
-    let headers = response.headers_mut();
-    for (name, value) in [(header::CONTENT_TYPE, mime), (header::CONTENT_DISPOSITION, &disposition)] {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.insert(name, value);
-        }
-    }
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"));
-    Ok(response)
-}
-
-#[derive(Deserialize)]
-struct After {
-    after: Option<String>,
-}
-
-/// The number of listening pages.
-static STREAMS: AtomicUsize = AtomicUsize::new(0);
-
-/// Returns whether any page is open.
-pub(crate) fn is_looked_at() -> bool {
-    STREAMS.load(Ordering::SeqCst) > 0
-}
-
-struct StreamSeat;
-
-impl StreamSeat {
-    fn take() -> Option<Self> {
-        let taken = STREAMS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < STREAMS_MAX).then_some(n + 1));
-        taken.ok().map(|_| Self)
-    }
-}
-
-impl Drop for StreamSeat {
-    fn drop(&mut self) {
-        STREAMS.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// A listening page.
-struct Listener {
-    link: Arc<Connection>,
-    cursor: Cursor,
-    queue: VecDeque<(u64, Arc<str>)>,
-    news: watch::Receiver<u64>,
-    generation: u64,
-    _seat: StreamSeat,
-}
-
-/// Returns the stream of all events. `Last-Event-ID`, or `after` on the first connection,
-/// names the last event that the page has received.
-async fn stream_events(State(link): Link, Query(After { after }): Query<After>, headers: HeaderMap) -> Response {
-    let Some(seat) = StreamSeat::take() else {
-        return refusal(StatusCode::TOO_MANY_REQUESTS, "too many tabs of this page are open; close some of them");
-    };
-    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok().map(str::to_owned)).or(after);
-    let cursor = match last {
-        // An invalid cursor matches no run, so the page reloads everything.
-        Some(text) => Cursor::parse(&text).unwrap_or(Cursor { life: String::new(), seq: 0 }),
-        None => link.live.cursor(),
-    };
-    let (news, generation) = (link.live.news(), link.generation());
-    let listener = Listener { link, cursor, queue: VecDeque::new(), news, generation, _seat: seat };
-    let first = stream::iter([Ok::<_, Infallible>(sse::Event::default().retry(RETRY).comment("hello"))]);
-    let events = first.chain(stream::unfold(listener, next_event));
-    Sse::new(events).keep_alive(sse::KeepAlive::new().interval(HEARTBEAT).text("here")).into_response()
-}
-
-async fn next_event(mut listener: Listener) -> Option<(Result<sse::Event, Infallible>, Listener)> {
-    loop {
-        if listener.link.generation() != listener.generation {
-            return None;
-        }
-        if let Some((seq, text)) = listener.queue.pop_front() {
-            listener.cursor.seq = seq;
-            let event = sse::Event::default().id(listener.cursor.to_string()).data(&*text);
-            return Some((Ok(event), listener));
-        }
-        listener.news.mark_unchanged();
-        match listener.link.live.after(&listener.cursor) {
-            Missed::Events(events) if events.is_empty() => listener.news.changed().await.ok()?,
-            Missed::Events(events) => listener.queue.extend(events),
-            Missed::Reset(seq) => {
-                listener.cursor = Cursor { life: listener.link.live.cursor().life, seq };
-                let event = sse::Event::default().id(listener.cursor.to_string()).data(r#"{"type":"reset"}"#);
-                return Some((Ok(event), listener));
-            }
-        }
-    }
 }

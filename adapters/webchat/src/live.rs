@@ -7,23 +7,24 @@
 //! others.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hermes_adapter_sdk::prelude::*;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// The maximum number of events in the ring.
-const RING_EVENTS_MAX: usize = 2_000;
-/// The maximum size of the events in the ring, in bytes.
-const RING_BYTES_MAX: usize = 4 * 1024 * 1024;
+use crate::ring::{Cursor, Missed, Ring};
+
 /// The maximum number of remembered turns.
 const TURNS_MAX: usize = 64;
+
 /// The maximum size of streamed text per turn, in bytes; `send` delivers the final text anyway.
 const TURN_TEXT_BYTES_MAX: usize = 1024 * 1024;
+
 /// The number of remembered answered events. Later events of their turns are ignored.
 const ANSWERED_KEPT: usize = 256;
+
 /// The maximum number of slash commands in the menu.
 const COMMANDS_MAX: usize = 200;
 
@@ -48,36 +49,6 @@ pub(crate) struct Turn {
     text_utf16: usize,
 }
 
-/// A position in the stream: the run of the adapter, and the number of the event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor {
-    pub(crate) life: String,
-    pub(crate) seq: u64,
-}
-
-impl Cursor {
-    /// Parses `life.seq`.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (life, seq) = text.trim().split_once('.')?;
-        Some(Self { life: life.to_owned(), seq: seq.parse().ok()? })
-    }
-}
-
-impl std::fmt::Display for Cursor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.life, self.seq)
-    }
-}
-
-/// The events after a page's cursor.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Missed {
-    /// These events, in order.
-    Events(Vec<(u64, Arc<str>)>),
-    /// The ring lacks some of the missed events: reload everything.
-    Reset(u64),
-}
-
 /// The state that an entry ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ends {
@@ -99,9 +70,7 @@ pub(crate) struct Live {
 
 #[derive(Default)]
 struct State {
-    seq: u64,
-    ring: VecDeque<(u64, Arc<str>)>,
-    ring_bytes: usize,
+    ring: Ring,
     turns: BTreeMap<i64, Turn>,
     answered: VecDeque<i64>,
     commands: Vec<CommandInfo>,
@@ -118,7 +87,7 @@ impl Live {
 
     /// Returns the current position of the stream.
     pub(crate) fn cursor(&self) -> Cursor {
-        Cursor { life: self.life.clone(), seq: self.lock().seq }
+        Cursor { life: self.life.clone(), seq: self.lock().ring.seq }
     }
 
     /// Sends an event to every page.
@@ -127,15 +96,8 @@ impl Live {
     }
 
     fn publish_in(&self, state: &mut State, event: &Value) {
-        let text: Arc<str> = event.to_string().into();
-        state.seq += 1;
-        state.ring_bytes += text.len();
-        state.ring.push_back((state.seq, text));
-        while state.ring.len() > RING_EVENTS_MAX || state.ring_bytes > RING_BYTES_MAX {
-            let Some((_, text)) = state.ring.pop_front() else { break };
-            state.ring_bytes -= text.len();
-        }
-        self.news.send_replace(state.seq);
+        state.ring.push(event.to_string().into());
+        self.news.send_replace(state.ring.seq);
     }
 
     /// Wakes all listeners, so that each checks whether to continue.
@@ -151,19 +113,17 @@ impl Live {
     /// Returns the events after `cursor`.
     pub(crate) fn after(&self, cursor: &Cursor) -> Missed {
         let state = self.lock();
-        let oldest = state.ring.front().map_or(state.seq + 1, |(seq, _)| *seq);
-        if cursor.life != self.life || cursor.seq > state.seq || cursor.seq + 1 < oldest {
-            return Missed::Reset(state.seq);
+        match cursor.life == self.life {
+            true => state.ring.after(cursor.seq),
+            false => Missed::Reset(state.ring.seq),
         }
-        let skip = usize::try_from(cursor.seq + 1 - oldest).unwrap_or(usize::MAX);
-        Missed::Events(state.ring.iter().skip(skip).cloned().collect())
     }
 
     /// Returns the running turns of a conversation, and the position of the stream at that moment.
     pub(crate) fn snapshot(&self, conversation: &str) -> (Cursor, Vec<Turn>) {
         let state = self.lock();
         let turns = state.turns.values().filter(|turn| turn.conversation == conversation).cloned().collect();
-        (Cursor { life: self.life.clone(), seq: state.seq }, turns)
+        (Cursor { life: self.life.clone(), seq: state.ring.seq }, turns)
     }
 
     /// Returns the turn that a stop request in this conversation refers to.
@@ -316,6 +276,7 @@ fn turn_of<'s>(state: &'s mut State, conversation: &str, inbox_id: i64) -> &'s m
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ring::{RING_BYTES_MAX, RING_EVENTS_MAX};
 
     fn texts(missed: Missed) -> Vec<String> {
         match missed {
@@ -354,7 +315,7 @@ mod tests {
         for _ in 0..20 {
             live.publish(&large);
         }
-        assert!(live.lock().ring_bytes <= RING_BYTES_MAX);
+        assert!(live.lock().ring.bytes <= RING_BYTES_MAX);
     }
 
     #[test]

@@ -4,15 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
-use serde_json::{Value, json};
 
-use crate::connection::{Connection, random_word};
-use crate::inbound::is_id;
+use crate::connection::Connection;
+use crate::entry::{Entry, File, From};
+use crate::ids::{is_id, random_word};
 use crate::live::Ends;
-use crate::log::{Conversation, Entry, File, From};
+use crate::view::{shown, tell_conversation};
 
-/// The text with which the host ends an interrupted answer.
-const INTERRUPTED: &str = "(interrupted)";
 /// The time that a turn's first event waits for the response of `emit`, which may arrive later.
 const REGISTERED_WITHIN: Duration = Duration::from_secs(2);
 
@@ -122,58 +120,6 @@ async fn conversation_of(link: &Connection, inbox_id: i64) -> Option<String> {
         }
     };
     tokio::time::timeout(REGISTERED_WITHIN, wait).await.ok().flatten()
-}
-
-/// Sends a conversation's list entry to every page.
-pub(crate) fn tell_conversation(link: &Connection, conversation: &Conversation) {
-    link.live.publish(&json!({ "type": "conversation", "conversation": line(link, conversation) }));
-}
-
-/// Returns the title of the session, or else the title of the conversation.
-pub(crate) fn title(link: &Connection, conversation: &Conversation) -> String {
-    let named = link.sessions.of(&conversation.id).and_then(|session| session.title);
-    named.unwrap_or_else(|| conversation.title.clone())
-}
-
-/// Returns the conversation as JSON for the page.
-pub(crate) fn line(link: &Connection, conversation: &Conversation) -> Value {
-    json!({
-        "id": conversation.id,
-        "title": title(link, conversation),
-        "session": conversation.session,
-        "created_ms": conversation.created_ms,
-        "updated_ms": conversation.updated_ms,
-        "unread": conversation.unread,
-    })
-}
-
-/// Returns the entry as JSON for the page, with addresses instead of paths of files.
-pub(crate) fn shown(conversation: &str, entry: &Entry) -> Value {
-    let files: Vec<Value> = entry
-        .files
-        .iter()
-        .map(|file| {
-            json!({
-                "url": format!("/files/{conversation}/{}", file.id),
-                "name": file.name,
-                "mime": file.mime,
-                "size": file.size,
-            })
-        })
-        .collect();
-    json!({
-        "id": entry.id,
-        "from": entry.from,
-        "text": entry.text,
-        "at_ms": entry.at_ms,
-        "markdown": entry.markdown,
-        "inbox_id": entry.inbox_id,
-        "in_reply_to": entry.in_reply_to,
-        "files": files,
-        "choices": entry.choices,
-        "chosen": entry.chosen,
-        "interrupted": entry.from == From::Agent && entry.text.trim_end().ends_with(INTERRUPTED),
-    })
 }
 
 fn is_markdown(format: &Format) -> Option<bool> {

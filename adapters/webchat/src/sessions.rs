@@ -7,7 +7,7 @@
 //! grant `sessions.list` the page shows only its own conversations, with titles given on
 //! it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
@@ -15,96 +15,42 @@ use hermes_adapter_sdk::protocol::host_method;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 
 use crate::connection::Connection;
-use crate::inbound::operator;
-use crate::log::{Conversation, Entry, From};
-use crate::outbound;
+use crate::entry::{Conversation, Entry, From};
+use crate::listeners::is_looked_at;
+use crate::requests::operator;
+use crate::session_cache::Session;
+use crate::view;
 
 /// The interval of requests to the host while a page is open and idle.
 const SWEEP: Duration = Duration::from_secs(10);
+
 /// The time in which further changes are collected; the host names a session shortly after its first answer.
 const SETTLE: Duration = Duration::from_millis(250);
+
 /// The number of requested sessions, which is the host's maximum.
 const SESSIONS_MAX: u32 = 200;
+
 /// The maximum number of other sessions in the page's list; the search finds the rest.
 const ELSEWHERE_MAX: usize = 50;
+
 /// The maximum number of messages shown of a session without a log here.
 const HISTORY_MAX: u32 = 200;
+
 /// The maximum number of search hits.
 const HITS_MAX: u32 = 20;
+
 /// The time in which a session to be deleted must end its turn.
 const ENDS_WITHIN: Duration = Duration::from_secs(4);
+
 /// The interval of the checks during that time.
 const ENDS_LOOK: Duration = Duration::from_millis(100);
-
-/// One session of the person at the page.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(crate) struct Session {
-    pub(crate) id: String,
-    #[serde(default)]
-    pub(crate) title: Option<String>,
-    #[serde(default)]
-    source: String,
-    #[serde(default)]
-    messages: u64,
-    #[serde(default)]
-    active_ms: i64,
-    #[serde(default)]
-    end_reason: Option<String>,
-    /// The chats of this page in which the session continues.
-    #[serde(default)]
-    chats: Vec<Chat>,
-}
-
-/// The last reply of the host.
-#[derive(Default)]
-pub(crate) struct Sessions {
-    /// `None` before the first reply, and if the host does not list sessions.
-    known: Mutex<Option<Vec<Session>>>,
-    wanted: Notify,
-    /// A lock that allows one request at a time.
-    asking: tokio::sync::Mutex<()>,
-    /// A lock that allows one resume at a time, so that a session continues in only one
-    /// conversation, even if it is requested repeatedly.
-    going_on: tokio::sync::Mutex<()>,
-}
-
-impl Sessions {
-    fn known(&self) -> MutexGuard<'_, Option<Vec<Session>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Requests an update, after an event that may have changed the host's reply.
-    pub(crate) fn stir(&self) {
-        self.wanted.notify_one();
-    }
-
-    /// Removes a deleted session. Until the next request it would be shown as one without a conversation.
-    pub(crate) fn forget(&self, id: &str) {
-        if let Some(known) = self.known().as_mut() {
-            known.retain(|session| session.id != id);
-        }
-    }
-
-    /// Returns the session of a conversation.
-    pub(crate) fn of(&self, conversation: &str) -> Option<Session> {
-        let known = self.known();
-        let goes_on = |session: &&Session| session.chats.iter().any(|chat| chat.id == conversation);
-        known.iter().flatten().find(goes_on).cloned()
-    }
-
-    /// Returns a session by its id.
-    fn one(&self, id: &str) -> Option<Session> {
-        self.known().iter().flatten().find(|session| session.id == id).cloned()
-    }
-}
 
 /// Returns the conversations and the other sessions, for the page's list.
 pub(crate) async fn list(link: &Connection) -> (Vec<Value>, Vec<Value>) {
     let conversations = link.log.conversations().await;
-    let lines = conversations.iter().map(|line| outbound::line(link, line)).collect();
+    let lines = conversations.iter().map(|line| view::line(link, line)).collect();
     (lines, elsewhere(link, &conversations))
 }
 
@@ -132,7 +78,7 @@ fn shown(session: &Session) -> Value {
 /// Updates the cache for as long as the page is served.
 pub(crate) async fn keep_true(link: &Arc<Connection>) {
     loop {
-        if tokio::time::timeout(SWEEP, link.sessions.wanted.notified()).await.is_err() && !crate::api::is_looked_at() {
+        if tokio::time::timeout(SWEEP, link.sessions.wanted.notified()).await.is_err() && !is_looked_at() {
             continue;
         }
         tokio::time::sleep(SETTLE).await;
@@ -167,7 +113,7 @@ pub(crate) async fn refresh(link: &Arc<Connection>) {
         if (moved || title(&session) != title(&former))
             && let Some(line) = link.log.conversation(&line.id).await
         {
-            outbound::tell_conversation(link, &line);
+            view::tell_conversation(link, &line);
         }
     }
     let now = elsewhere(link, &conversations);
@@ -278,7 +224,7 @@ pub(crate) struct Past {
 pub(crate) async fn past(link: &Arc<Connection>, id: &str) -> Result<Past, CallError> {
     let session: Session = ask(link, host_method::SESSIONS_GET, json!({ "session_id": id })).await?;
     let entries = entries(link, id).await?;
-    Ok(Past { session: shown(&session), entries: entries.iter().map(|entry| outbound::shown("", entry)).collect() })
+    Ok(Past { session: shown(&session), entries: entries.iter().map(|entry| view::shown("", entry)).collect() })
 }
 
 #[derive(Deserialize)]
@@ -289,7 +235,7 @@ struct Told {
     at_ms: i64,
 }
 
-async fn entries(link: &Connection, id: &str) -> Result<Vec<Entry>, CallError> {
+pub(crate) async fn entries(link: &Connection, id: &str) -> Result<Vec<Entry>, CallError> {
     let wish = json!({ "session_id": id, "limit": HISTORY_MAX });
     let told: Vec<Told> = ask(link, host_method::SESSIONS_HISTORY, wish).await?;
     let entry = |told: Told| {
@@ -305,37 +251,6 @@ async fn entries(link: &Connection, id: &str) -> Result<Vec<Entry>, CallError> {
         Some(entry)
     };
     Ok(told.into_iter().filter_map(entry).collect())
-}
-
-/// Resumes a session in a conversation of this page: in its current one, or in a new one
-/// that starts with the earlier messages. The request is `/resume`, so that a refusal is
-/// explained in the host's words.
-pub(crate) async fn go_on(link: &Arc<Connection>, id: &str) -> Result<Conversation, CallError> {
-    let _going_on = link.sessions.going_on.lock().await;
-    refresh(link).await;
-    let missing = || CallError::new("not_found", "this conversation no longer exists");
-    let session = link.sessions.one(id).ok_or_else(missing)?;
-    for chat in &session.chats {
-        if let Some(line) = link.log.conversation(&chat.id).await {
-            return Ok(line);
-        }
-    }
-    let past = entries(link, id).await?;
-    let line = crate::inbound::begin(link, session.title.as_deref().unwrap_or_default()).await?;
-    let led = match link.log.copy(&line.id, past).await {
-        Ok(()) => crate::inbound::resume(link, &line, id).await,
-        Err(error) => Err(error),
-    };
-    refresh(link).await;
-    if let Err(error) = led.and_then(|refused| match link.sessions.of(&line.id) {
-        Some(_) => Ok(()),
-        None => Err(CallError::new("refused", refused.unwrap_or_else(|| "the host did not continue it".to_owned()))),
-    }) {
-        link.log.delete(&line.id).await?;
-        link.live.forget(&line.id);
-        return Err(error);
-    }
-    Ok(link.log.conversation(&line.id).await.unwrap_or(line))
 }
 
 /// Searches all sessions of the person for words.
@@ -384,4 +299,11 @@ pub(crate) async fn commands(link: &Connection) -> Option<Vec<CommandInfo>> {
         model.values = known.chain(std::mem::take(&mut model.values)).collect();
     }
     Some(commands)
+}
+
+/// Requests the slash commands. Commands that the host reports by itself are accepted, too.
+pub(crate) async fn refresh_commands(link: &Connection) {
+    if let Some(commands) = commands(link).await {
+        link.live.set_commands(commands);
+    }
 }

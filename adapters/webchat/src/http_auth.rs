@@ -1,30 +1,11 @@
-//! Access control for the page.
-//!
-//! Three checks precede every request:
-//!
-//! * **Host**: only the names under which this page is served. A name that DNS rebinding points to loopback is
-//!   rejected.
-//! * **Origin**: requests that a browser sends from another site are rejected; a request that changes state must
-//!   name its origin.
-//! * **Token**: in the first request only, from the printed link. The token opens a page session, whose cookie is
-//!   derived from the token, so that another token ends every session. Scripts cannot read the cookie and other sites
-//!   cannot send it. Both are compared in constant time.
+//! The names under which the page is served, its token, and its sessions.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use hermes_adapter_net::serve::Caller;
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use ring::hmac;
 
-use crate::api::refusal;
-use crate::connection::Connection;
-
-const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
-     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+use crate::ids::random_word;
 
 /// The lifetime of an unused page session, in seconds.
 const SESSION_LIFETIME_S: i64 = 7 * 24 * 60 * 60;
@@ -45,7 +26,7 @@ pub(crate) struct Door {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     /// True if the cookie is old enough to be replaced.
-    is_old: bool,
+    pub(crate) is_old: bool,
 }
 
 impl Door {
@@ -71,13 +52,13 @@ impl Door {
         same_in_constant_time(given.as_bytes(), self.token.as_bytes())
     }
 
-    fn knows_host(&self, headers: &HeaderMap) -> bool {
+    pub(crate) fn knows_host(&self, headers: &HeaderMap) -> bool {
         let mut given = headers.get_all(header::HOST).iter();
         let (Some(host), None) = (given.next(), given.next()) else { return false };
         host.to_str().is_ok_and(|host| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)))
     }
 
-    fn knows_origin(&self, method: &Method, headers: &HeaderMap) -> bool {
+    pub(crate) fn knows_origin(&self, method: &Method, headers: &HeaderMap) -> bool {
         if let Some(site) = headers.get("sec-fetch-site")
             && !matches!(site.as_bytes(), b"same-origin" | b"none")
         {
@@ -116,7 +97,7 @@ impl Door {
     /// Opens a session and returns its cookie, with `now_ms` in milliseconds since the Unix epoch.
     pub(crate) fn set_cookie(&self, now_ms: i64) -> Option<HeaderValue> {
         let expires = now_ms.div_euclid(1_000) + SESSION_LIFETIME_S;
-        let session = format!("{}.{expires}", crate::connection::random_word());
+        let session = format!("{}.{expires}", random_word());
         let mac = hmac::sign(&self.key, self.signed(&session).as_bytes());
         let mac: String = mac.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         let name = &self.cookie;
@@ -138,65 +119,6 @@ fn same_in_constant_time(left: &[u8], right: &[u8]) -> bool {
         difference |= byte ^ left.get(n).copied().unwrap_or(!byte);
     }
     std::hint::black_box(difference) == 0
-}
-
-/// Checks Host, Origin and, except for the page's own files, the session. Sets the headers of every response.
-pub(crate) async fn guard(State(link): State<Arc<Connection>>, request: Request, next: Next) -> Response {
-    let now_ms = link.host.now_ms();
-    let door = link.door();
-    let session = door.as_ref().and_then(|door| door.session(request.headers(), now_ms));
-    let mut response = match refused(door.as_deref(), session, &request) {
-        Some(refused) => refused,
-        None => next.run(request).await,
-    };
-    if session.is_some_and(|session| session.is_old)
-        && response.status().is_success()
-        && let Some(cookie) = door.and_then(|door| door.set_cookie(now_ms))
-    {
-        response.headers_mut().entry(header::SET_COOKIE).or_insert(cookie);
-    }
-    let headers = response.headers_mut();
-    for (name, value) in [
-        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-        (header::CACHE_CONTROL, "no-store"),
-    ] {
-        headers.entry(name).or_insert(HeaderValue::from_static(value));
-    }
-    response
-}
-
-fn refused(door: Option<&Door>, session: Option<Session>, request: &Request) -> Option<Response> {
-    let Some(door) = door else {
-        return Some(refusal(StatusCode::SERVICE_UNAVAILABLE, "the page is shutting down"));
-    };
-    if !door.knows_host(request.headers()) {
-        return Some(refusal(StatusCode::FORBIDDEN, "this host name is not allowed; add it to `allowed_hosts`"));
-    }
-    let path = request.uri().path();
-    let is_data = path.starts_with("/api/") || path.starts_with("/files/");
-    // A link from any site may open the page itself.
-    if (is_data || request.method() != Method::GET) && !door.knows_origin(request.method(), request.headers()) {
-        return Some(refusal(StatusCode::FORBIDDEN, "requests from other sites are not allowed"));
-    }
-    if session.is_some()
-        && let Some(caller) = request.extensions().get::<Caller>()
-    {
-        caller.prove();
-    }
-    if is_data && session.is_none() {
-        return Some(refusal(StatusCode::UNAUTHORIZED, "open the link that `hermes-host webchat link` prints"));
-    }
-    None
-}
-
-/// Returns the response to a page request without a session.
-pub(crate) fn sign_in() -> Response {
-    (StatusCode::UNAUTHORIZED, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], include_str!("page/sign-in.html"))
-        .into_response()
 }
 
 #[cfg(test)]
