@@ -19,24 +19,24 @@ use axum::response::{IntoResponse, Response};
 use hermes_adapter_net::serve::Caller;
 
 use crate::connection::Connection;
-use crate::http_auth::{Door, Session};
+use crate::http_auth::{HttpAuth, PageSession};
 use crate::refusal::refusal;
 
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Checks Host, Origin and, except for the page's own files, the session. Sets the headers of every response.
-pub(crate) async fn guard(State(link): State<Arc<Connection>>, request: Request, next: Next) -> Response {
-    let now_ms = link.host.now_ms();
-    let door = link.door();
-    let session = door.as_ref().and_then(|door| door.session(request.headers(), now_ms));
-    let mut response = match refused(door.as_deref(), session, &request) {
-        Some(refused) => refused,
+pub(crate) async fn check_access(State(connection): State<Arc<Connection>>, request: Request, next: Next) -> Response {
+    let now_ms = connection.host.now_ms();
+    let auth = connection.auth();
+    let session = auth.as_ref().and_then(|auth| auth.session(request.headers(), now_ms));
+    let mut response = match check_request(auth.as_deref(), session, &request) {
+        Some(refusal) => refusal,
         None => next.run(request).await,
     };
     if session.is_some_and(|session| session.is_old)
         && response.status().is_success()
-        && let Some(cookie) = door.and_then(|door| door.set_cookie(now_ms))
+        && let Some(cookie) = auth.and_then(|auth| auth.set_cookie(now_ms))
     {
         response.headers_mut().entry(header::SET_COOKIE).or_insert(cookie);
     }
@@ -54,17 +54,17 @@ pub(crate) async fn guard(State(link): State<Arc<Connection>>, request: Request,
     response
 }
 
-fn refused(door: Option<&Door>, session: Option<Session>, request: &Request) -> Option<Response> {
-    let Some(door) = door else {
+fn check_request(auth: Option<&HttpAuth>, session: Option<PageSession>, request: &Request) -> Option<Response> {
+    let Some(auth) = auth else {
         return Some(refusal(StatusCode::SERVICE_UNAVAILABLE, "the page is shutting down"));
     };
-    if !door.knows_host(request.headers()) {
+    if !auth.allows_host(request.headers()) {
         return Some(refusal(StatusCode::FORBIDDEN, "this host name is not allowed; add it to `allowed_hosts`"));
     }
     let path = request.uri().path();
     let is_data = path.starts_with("/api/") || path.starts_with("/files/");
     // A link from any site may open the page itself.
-    if (is_data || request.method() != Method::GET) && !door.knows_origin(request.method(), request.headers()) {
+    if (is_data || request.method() != Method::GET) && !auth.allows_origin(request.method(), request.headers()) {
         return Some(refusal(StatusCode::FORBIDDEN, "requests from other sites are not allowed"));
     }
     if session.is_some()

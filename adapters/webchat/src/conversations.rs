@@ -8,38 +8,42 @@ use hermes_adapter_sdk::protocol::host_method;
 use serde_json::{Value, json};
 
 use crate::connection::Connection;
-use crate::emit::{command, emit, known};
+use crate::emit::{command_event, emit, find_conversation};
 use crate::entry::{Conversation, TITLE_CHARS_MAX};
 use crate::ids::random_word;
 use crate::sessions;
 use crate::view;
 
 /// The time in which the host must resume a session here.
-const RESUMED_WITHIN: Duration = Duration::from_secs(8);
+const RESUME_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Creates a conversation.
-pub(crate) async fn begin(link: &Arc<Connection>, title: &str) -> Result<Conversation, CallError> {
+pub(crate) async fn create(connection: &Arc<Connection>, title: &str) -> Result<Conversation, CallError> {
     let id = format!("c_{}", &random_word()[..20]);
-    let line = link.log.open(&id, title, link.host.now_ms()).await?;
-    view::tell_conversation(link, &line);
+    let line = connection.log.open(&id, title, connection.host.now_ms()).await?;
+    view::publish_conversation(connection, &line);
     Ok(line)
 }
 
 /// Renames a conversation. The title belongs to its session; the host numbers a title that is taken.
-pub(crate) async fn rename(link: &Arc<Connection>, conversation: &str, title: &str) -> Result<Conversation, CallError> {
+pub(crate) async fn rename(
+    connection: &Arc<Connection>,
+    conversation: &str,
+    title: &str,
+) -> Result<Conversation, CallError> {
     let title = clean_title(title)?;
-    known(link, conversation).await?;
-    sessions::refresh(link).await;
-    let named = match link.sessions.of(conversation) {
-        Some(session) => sessions::rename(link, &session.id, &title).await?,
+    find_conversation(connection, conversation).await?;
+    sessions::refresh(connection).await;
+    let named = match connection.sessions.of_conversation(conversation) {
+        Some(session) => sessions::rename(connection, &session.id, &title).await?,
         None => None,
     };
     // Without a session, or if the host does not rename, the page stores the title.
-    let kept = named.unwrap_or(title);
-    let changed = link.log.change(conversation, |line| line.title = kept).await?;
+    let stored_title = named.unwrap_or(title);
+    let changed = connection.log.change(conversation, |line| line.title = stored_title).await?;
     let changed = changed.ok_or_else(|| CallError::new("not_found", "this conversation does not exist"))?;
-    sessions::refresh(link).await;
-    view::tell_conversation(link, &changed);
+    sessions::refresh(connection).await;
+    view::publish_conversation(connection, &changed);
     Ok(changed)
 }
 
@@ -55,57 +59,54 @@ pub(crate) fn clean_title(title: &str) -> Result<String, CallError> {
 }
 
 /// Names a conversation after its first message.
-pub(crate) async fn title_from(link: &Arc<Connection>, conversation: &str, text: &str) -> Result<(), CallError> {
-    let line = known(link, conversation).await?;
-    if !view::title(link, &line).is_empty() {
-        view::tell_conversation(link, &line);
+pub(crate) async fn title_from(connection: &Arc<Connection>, conversation: &str, text: &str) -> Result<(), CallError> {
+    let line = find_conversation(connection, conversation).await?;
+    if !view::title(connection, &line).is_empty() {
+        view::publish_conversation(connection, &line);
         return Ok(());
     }
     let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('/')).unwrap_or("");
     let title: String = first.chars().take(60).collect();
-    if let Some(changed) = link.log.change(conversation, |line| line.title = title).await? {
-        view::tell_conversation(link, &changed);
+    if let Some(changed) = connection.log.change(conversation, |line| line.title = title).await? {
+        view::publish_conversation(connection, &changed);
     }
     Ok(())
 }
 
 /// Deletes a conversation and its session. Running turns are stopped and waiting messages are withdrawn.
-pub(crate) async fn delete(link: &Arc<Connection>, conversation: &str) -> Result<(), CallError> {
-    let line = known(link, conversation).await?;
-    sessions::refresh(link).await;
-    for inbox_id in link.live.unanswered(conversation) {
+pub(crate) async fn delete(connection: &Arc<Connection>, conversation: &str) -> Result<(), CallError> {
+    let line = find_conversation(connection, conversation).await?;
+    sessions::refresh(connection).await;
+    for inbox_id in connection.live.unanswered(conversation) {
         // A turn that does not stop blocks the deletion of the session, which reports the error.
-        link.host.call::<Value>(host_method::TURNS_STOP, &json!({ "inbox_id": inbox_id })).await.ok();
+        connection.host.call::<Value>(host_method::TURNS_STOP, &json!({ "inbox_id": inbox_id })).await.ok();
     }
-    if let Some(session) = link.sessions.of(conversation).map(|session| session.id).or(line.session) {
-        sessions::delete(link, &session).await?;
-        link.sessions.forget(&session);
+    if let Some(session) = connection.sessions.of_conversation(conversation).map(|session| session.id).or(line.session)
+    {
+        sessions::delete(connection, &session).await?;
+        connection.sessions.remove(&session);
     }
-    link.log.delete(conversation).await?;
-    link.live.forget(conversation);
-    link.sessions.stir();
+    connection.log.delete(conversation).await?;
+    connection.live.remove(conversation);
+    connection.sessions.request_refresh();
     Ok(())
 }
 
 /// Resumes a session in a conversation and returns the host's reply.
-pub(crate) async fn resume(
-    link: &Arc<Connection>,
-    line: &Conversation,
-    session: &str,
-) -> Result<Option<String>, CallError> {
-    let event = command(link, line, &format!("/resume {session}"));
-    let mut news = link.live.news();
-    let inbox_id = emit(link, &event).await?;
+async fn resume(connection: &Arc<Connection>, line: &Conversation, session: &str) -> Result<Option<String>, CallError> {
+    let event = command_event(connection, line, &format!("/resume {session}"));
+    let mut changes = connection.live.changes();
+    let inbox_id = emit(connection, &event).await?;
     let answer = async {
         loop {
-            if let Some(answer) = link.log.answer_to(&line.id, inbox_id).await? {
+            if let Some(answer) = connection.log.answer_to(&line.id, inbox_id).await? {
                 return Ok(answer);
             }
             // The channel closes only when the adapter ends.
-            news.changed().await.map_err(|_| CallError::new("unavailable", "the page is shutting down"))?;
+            changes.changed().await.map_err(|_| CallError::new("unavailable", "the page is shutting down"))?;
         }
     };
-    match tokio::time::timeout(RESUMED_WITHIN, answer).await {
+    match tokio::time::timeout(RESUME_TIMEOUT, answer).await {
         Ok(answer) => answer.map(Some),
         Err(_) => Ok(None),
     }
@@ -114,32 +115,32 @@ pub(crate) async fn resume(
 /// Resumes a session in a conversation of this page: in its current one, or in a new one
 /// that starts with the earlier messages. The request is `/resume`, so that a refusal is
 /// explained in the host's words.
-pub(crate) async fn go_on(link: &Arc<Connection>, id: &str) -> Result<Conversation, CallError> {
-    let _going_on = link.sessions.going_on.lock().await;
-    sessions::refresh(link).await;
+pub(crate) async fn continue_session(connection: &Arc<Connection>, id: &str) -> Result<Conversation, CallError> {
+    let _lock = connection.sessions.resume_lock.lock().await;
+    sessions::refresh(connection).await;
     let missing = || CallError::new("not_found", "this conversation no longer exists");
-    let session = link.sessions.one(id).ok_or_else(missing)?;
+    let session = connection.sessions.by_id(id).ok_or_else(missing)?;
     for chat in &session.chats {
-        if let Some(line) = link.log.conversation(&chat.id).await {
+        if let Some(line) = connection.log.conversation(&chat.id).await {
             return Ok(line);
         }
     }
-    let past = sessions::entries(link, id).await?;
-    let line = begin(link, session.title.as_deref().unwrap_or_default()).await?;
-    let led = match link.log.copy(&line.id, past).await {
-        Ok(()) => resume(link, &line, id).await,
+    let history = sessions::entries(connection, id).await?;
+    let line = create(connection, session.title.as_deref().unwrap_or_default()).await?;
+    let resumed = match connection.log.copy(&line.id, history).await {
+        Ok(()) => resume(connection, &line, id).await,
         Err(error) => Err(error),
     };
-    sessions::refresh(link).await;
-    if let Err(error) = led.and_then(|refused| match link.sessions.of(&line.id) {
+    sessions::refresh(connection).await;
+    if let Err(error) = resumed.and_then(|refusal| match connection.sessions.of_conversation(&line.id) {
         Some(_) => Ok(()),
-        None => Err(CallError::new("refused", refused.unwrap_or_else(|| "the host did not continue it".to_owned()))),
+        None => Err(CallError::new("refused", refusal.unwrap_or_else(|| "the host did not continue it".to_owned()))),
     }) {
-        link.log.delete(&line.id).await?;
-        link.live.forget(&line.id);
+        connection.log.delete(&line.id).await?;
+        connection.live.remove(&line.id);
         return Err(error);
     }
-    Ok(link.log.conversation(&line.id).await.unwrap_or(line))
+    Ok(connection.log.conversation(&line.id).await.unwrap_or(line))
 }
 
 #[cfg(test)]

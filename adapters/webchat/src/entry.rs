@@ -35,7 +35,7 @@ pub(crate) struct Conversation {
 /// The author of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum From {
+pub(crate) enum Author {
     /// The person at the page.
     Me,
     /// The agent.
@@ -48,7 +48,7 @@ pub(crate) enum From {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) id: String,
-    pub(crate) from: From,
+    pub(crate) from: Author,
     pub(crate) text: String,
     pub(crate) at_ms: i64,
     /// True if `text` is markdown.
@@ -76,7 +76,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(id: String, from: From, text: String, at_ms: i64) -> Self {
+    pub(crate) fn new(id: String, from: Author, text: String, at_ms: i64) -> Self {
         Self {
             id,
             from,
@@ -108,14 +108,14 @@ pub(crate) struct File {
 /// Returns the index in a page at which a new entry belongs. An answer is inserted before the person's first later
 /// message without an answer, so that the answer of an interrupted turn stays below its question. A question of the
 /// host is appended.
-pub(crate) fn place_of(entries: &[Entry], new: &Entry) -> usize {
+pub(crate) fn insert_position(entries: &[Entry], new: &Entry) -> usize {
     let end = entries.len();
-    let Some(answered) = new.in_reply_to.filter(|_| new.from == From::Agent && new.choices.is_none()) else {
+    let Some(answered) = new.in_reply_to.filter(|_| new.from == Author::Agent && new.choices.is_none()) else {
         return end;
     };
-    let is_later = |entry: &Entry| entry.from == From::Me && entry.inbox_id.is_some_and(|id| id > answered);
+    let is_later = |entry: &Entry| entry.from == Author::Me && entry.inbox_id.is_some_and(|id| id > answered);
     match entries.iter().position(is_later) {
-        Some(at) if !entries[at..].iter().any(|entry| entry.from == From::Agent) => at,
+        Some(at) if !entries[at..].iter().any(|entry| entry.from == Author::Agent) => at,
         _ => end,
     }
 }

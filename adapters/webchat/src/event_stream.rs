@@ -14,9 +14,9 @@ use serde::Deserialize;
 use tokio::sync::watch;
 
 use crate::connection::Connection;
-use crate::listeners::StreamSeat;
+use crate::listeners::StreamSlot;
 use crate::refusal::refusal;
-use crate::ring::{Cursor, Missed};
+use crate::ring::{Backlog, Cursor};
 
 /// The interval of the heartbeat on a quiet stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -25,38 +25,38 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_millis(1_000);
 
 #[derive(Deserialize)]
-pub(crate) struct After {
+pub(crate) struct StreamQuery {
     after: Option<String>,
 }
 
 /// A listening page.
 struct Listener {
-    link: Arc<Connection>,
+    connection: Arc<Connection>,
     cursor: Cursor,
     queue: VecDeque<(u64, Arc<str>)>,
-    news: watch::Receiver<u64>,
+    changes: watch::Receiver<u64>,
     generation: u64,
-    _seat: StreamSeat,
+    _slot: StreamSlot,
 }
 
 /// Returns the stream of all events. `Last-Event-ID`, or `after` on the first connection,
 /// names the last event that the page has received.
 pub(crate) async fn stream_events(
-    State(link): State<Arc<Connection>>,
-    Query(After { after }): Query<After>,
+    State(connection): State<Arc<Connection>>,
+    Query(StreamQuery { after }): Query<StreamQuery>,
     headers: HeaderMap,
 ) -> Response {
-    let Some(seat) = StreamSeat::take() else {
+    let Some(slot) = StreamSlot::take() else {
         return refusal(StatusCode::TOO_MANY_REQUESTS, "too many tabs of this page are open; close some of them");
     };
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok().map(str::to_owned)).or(after);
     let cursor = match last {
         // An invalid cursor matches no run, so the page reloads everything.
-        Some(text) => Cursor::parse(&text).unwrap_or(Cursor { life: String::new(), seq: 0 }),
-        None => link.live.cursor(),
+        Some(text) => Cursor::parse(&text).unwrap_or(Cursor { incarnation: String::new(), seq: 0 }),
+        None => connection.live.cursor(),
     };
-    let (news, generation) = (link.live.news(), link.generation());
-    let listener = Listener { link, cursor, queue: VecDeque::new(), news, generation, _seat: seat };
+    let (changes, generation) = (connection.live.changes(), connection.generation());
+    let listener = Listener { connection, cursor, queue: VecDeque::new(), changes, generation, _slot: slot };
     let first = stream::iter([Ok::<_, Infallible>(sse::Event::default().retry(RETRY).comment("hello"))]);
     let events = first.chain(stream::unfold(listener, next_event));
     Sse::new(events).keep_alive(sse::KeepAlive::new().interval(HEARTBEAT).text("here")).into_response()
@@ -64,7 +64,7 @@ pub(crate) async fn stream_events(
 
 async fn next_event(mut listener: Listener) -> Option<(Result<sse::Event, Infallible>, Listener)> {
     loop {
-        if listener.link.generation() != listener.generation {
+        if listener.connection.generation() != listener.generation {
             return None;
         }
         if let Some((seq, text)) = listener.queue.pop_front() {
@@ -72,12 +72,12 @@ async fn next_event(mut listener: Listener) -> Option<(Result<sse::Event, Infall
             let event = sse::Event::default().id(listener.cursor.to_string()).data(&*text);
             return Some((Ok(event), listener));
         }
-        listener.news.mark_unchanged();
-        match listener.link.live.after(&listener.cursor) {
-            Missed::Events(events) if events.is_empty() => listener.news.changed().await.ok()?,
-            Missed::Events(events) => listener.queue.extend(events),
-            Missed::Reset(seq) => {
-                listener.cursor = Cursor { life: listener.link.live.cursor().life, seq };
+        listener.changes.mark_unchanged();
+        match listener.connection.live.after(&listener.cursor) {
+            Backlog::Events(events) if events.is_empty() => listener.changes.changed().await.ok()?,
+            Backlog::Events(events) => listener.queue.extend(events),
+            Backlog::Reset(seq) => {
+                listener.cursor = Cursor { incarnation: listener.connection.live.cursor().incarnation, seq };
                 let event = sse::Event::default().id(listener.cursor.to_string()).data(r#"{"type":"reset"}"#);
                 return Some((Ok(event), listener));
             }

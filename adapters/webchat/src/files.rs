@@ -22,20 +22,20 @@ use crate::uploads::Upload;
 const UPLOAD_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
-pub(crate) struct Named {
+pub(crate) struct NameQuery {
     name: String,
 }
 
 /// Receives one file and streams it into the host's media folder.
 pub(crate) async fn upload(
-    State(link): State<Arc<Connection>>,
+    State(connection): State<Arc<Connection>>,
     Path(id): Path<String>,
-    Query(Named { name }): Query<Named>,
+    Query(NameQuery { name }): Query<NameQuery>,
     request: Request,
 ) -> Result<Json<Value>, Refusal> {
-    let max = link.upload_bytes_max();
+    let max = connection.upload_bytes_max();
     let too_large = || CallError::new("too_large", format!("the file is larger than {} MiB", max / (1024 * 1024)));
-    link.log.conversation(&id).await.ok_or_else(not_found)?;
+    connection.log.conversation(&id).await.ok_or_else(not_found)?;
     let (parts, body) = request.into_parts();
     let header = |name| parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let size: Option<u64> = header(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
@@ -46,12 +46,12 @@ pub(crate) async fn upload(
     let name: String =
         name.rsplit(['/', '\\']).next().unwrap_or("").chars().filter(|c| !c.is_control()).take(200).collect();
     let name = if name.trim_matches(['.', ' ']).is_empty() { "file".to_owned() } else { name };
-    let slot = link.host.media().create(MediaCreate::new(name.as_str(), mime.as_str(), size)).await?;
+    let slot = connection.host.media().create(MediaCreate::new(name.as_str(), mime.as_str(), size)).await?;
     write_file(&slot.path, body, max).await?;
-    let info = link.host.media().commit(&slot.id).await?;
+    let info = connection.host.media().commit(&slot.id).await?;
     let kind = kind_of(&mime);
     let attachment = Attachment::new(slot.id.as_str(), kind, mime.as_str(), name.as_str(), info.size);
-    link.uploads.keep(Upload { conversation: id, attachment, path: slot.path });
+    connection.uploads.add(Upload { conversation: id, attachment, path: slot.path });
     Ok(Json(json!({ "id": slot.id, "name": name, "mime": mime, "size": info.size })))
 }
 
@@ -88,13 +88,13 @@ fn kind_of(mime: &str) -> AttachmentKind {
 /// Returns a file of the conversation. Images of safe types are shown; other files are
 /// saved, so that no uploaded file can run as a part of this page.
 pub(crate) async fn download(
-    State(link): State<Arc<Connection>>,
+    State(connection): State<Arc<Connection>>,
     Path((conversation, file)): Path<(String, String)>,
 ) -> Result<Response, Refusal> {
     let missing = || Refusal(CallError::new("not_found", "this file is no longer stored"));
-    let file = link.log.file(&conversation, &file).await?.ok_or_else(missing)?;
+    let file = connection.log.file(&conversation, &file).await?.ok_or_else(missing)?;
     let opened = tokio::fs::File::open(&file.path).await.map_err(|_| missing())?;
-    let shown = matches!(file.mime.as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp");
+    let is_image = matches!(file.mime.as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp");
     let pieces = stream::unfold(opened, |mut file| async move {
         use tokio::io::AsyncReadExt;
         let mut piece = vec![0; 64 * 1024];
@@ -108,10 +108,10 @@ pub(crate) async fn download(
         }
     });
     let mut response = Body::from_stream(pieces).into_response();
-    let mime = if shown { file.mime.as_str() } else { "application/octet-stream" };
+    let mime = if is_image { file.mime.as_str() } else { "application/octet-stream" };
     let ascii: String =
         file.name.chars().map(|c| if c.is_ascii_alphanumeric() || " ._-".contains(c) { c } else { '_' }).collect();
-    let disposition = format!("{}; filename=\"{ascii}\"", if shown { "inline" } else { "attachment" });
+    let disposition = format!("{}; filename=\"{ascii}\"", if is_image { "inline" } else { "attachment" });
     let headers = response.headers_mut();
     for (name, value) in [(header::CONTENT_TYPE, mime), (header::CONTENT_DISPOSITION, &disposition)] {
         if let Ok(value) = HeaderValue::from_str(value) {

@@ -12,18 +12,18 @@ use hermes_adapter_sdk::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::connection::{Connection, State};
-use crate::http_auth::Door;
+use crate::connection::{Connection, PortState};
+use crate::http_auth::HttpAuth;
 use crate::ids::random_word;
 use crate::{Config, api, sessions};
 
 const PORT: u16 = 8643;
 
 /// The ports to try if the default port is taken. The ports next to it belong to other adapters.
-const PORTS_BESIDE: std::ops::Range<u16> = 8645..8665;
+const FALLBACK_PORTS: std::ops::Range<u16> = 8645..8665;
 
 /// The interval at which the adapter fetches its own page to prove that it is served.
-const PROVE_EVERY: Duration = Duration::from_secs(20);
+const PROVE_INTERVAL: Duration = Duration::from_secs(20);
 
 const PROVE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -38,66 +38,66 @@ const BOUNDS: Bounds = Bounds {
 const TOKEN_CHARS_MIN: usize = 16;
 
 /// Binds the port, loads the conversations, and announces the address of the page.
-pub(crate) async fn open(link: &Connection) -> Result<(), ConnectError> {
-    let wanted =
-        wanted_address(&link.config).map_err(|why| ConnectError::fatal(why, "correct the section of the instance"))?;
-    let token = token(link).await?;
-    link.log.load().await.map_err(|error| ConnectError::retry(error.to_string()))?;
-    let held = link.state().listener.take();
-    let listener = match held {
+pub(crate) async fn open(connection: &Connection) -> Result<(), ConnectError> {
+    let configured = configured_address(&connection.config)
+        .map_err(|why| ConnectError::fatal(why, "correct the section of the instance"))?;
+    let token = token(connection).await?;
+    connection.log.load().await.map_err(|error| ConnectError::retry(error.to_string()))?;
+    let bound = connection.state().listener.take();
+    let listener = match bound {
         Some(listener) => listener,
-        None => bind(wanted).await?,
+        None => bind(configured).await?,
     };
     let address = listener
         .local_addr()
         .map_err(|error| ConnectError::retry(format!("the port is not available any more: {error}")))?;
-    let door = Door::new(address, &link.config.allowed_hosts, token.clone(), link.host.instance());
-    let name = match link.config.allowed_hosts.first() {
+    let auth = HttpAuth::new(address, &connection.config.allowed_hosts, token.clone(), connection.host.instance());
+    let name = match connection.config.allowed_hosts.first() {
         Some(name) if !address.ip().is_loopback() => name.clone(),
         _ => SocketAddr::new(reachable(address.ip()), address.port()).to_string(),
     };
-    *link.state() = State { listener: Some(listener), address: Some(address), door: Some(Arc::new(door)) };
-    link.host.announce("chat", format!("http://{name}/?token={token}"));
+    *connection.state() = PortState { listener: Some(listener), address: Some(address), auth: Some(Arc::new(auth)) };
+    connection.host.announce("chat", format!("http://{name}/?token={token}"));
     Ok(())
 }
 
 /// Serves the page until the instance ends.
-pub(crate) async fn serve(link: &Arc<Connection>) -> Result<(), ConnectError> {
-    let Some(listener) = link.state().listener.take() else {
+pub(crate) async fn serve(connection: &Arc<Connection>) -> Result<(), ConnectError> {
+    let Some(listener) = connection.state().listener.take() else {
         return Err(ConnectError::retry("the port is not bound"));
     };
-    let _closing = Closing::begin(link);
+    let _scope = ServeScope::begin(connection);
     let prove = async {
         loop {
-            tokio::time::sleep(PROVE_EVERY).await;
-            if let Err(error) = prove(link).await {
+            tokio::time::sleep(PROVE_INTERVAL).await;
+            if let Err(error) = prove(connection).await {
                 return error;
             }
         }
     };
-    link.host.proved();
-    let asked = Arc::clone(link);
-    link.host.spawn(async move { sessions::refresh_commands(&asked).await });
-    link.sessions.stir();
+    connection.host.proved();
+    let shared = Arc::clone(connection);
+    connection.host.spawn(async move { sessions::refresh_commands(&shared).await });
+    connection.sessions.request_refresh();
     tokio::select! {
-        error = serve::serve(listener, api::router(Arc::clone(link)), BOUNDS) => Err(error),
+        error = serve::serve(listener, api::router(Arc::clone(connection)), BOUNDS) => Err(error),
         error = prove => Err(ConnectError::retry(error.to_string())),
-        () = sessions::keep_true(link) => Ok(()),
-        () = link.host.cancelled() => Ok(()),
+        () = sessions::watch(connection) => Ok(()),
+        () = connection.host.cancelled() => Ok(()),
     }
 }
 
 /// Releases the port.
-pub(crate) fn close(link: &Connection) {
-    *link.state() = State::default();
-    link.generation.fetch_add(1, Ordering::SeqCst);
-    link.live.wake();
+pub(crate) fn close(connection: &Connection) {
+    *connection.state() = PortState::default();
+    connection.generation.fetch_add(1, Ordering::SeqCst);
+    connection.live.wake();
 }
 
 /// Fetches the page's health check as a browser does.
-pub(crate) async fn prove(link: &Connection) -> Result<(), CallError> {
+pub(crate) async fn prove(connection: &Connection) -> Result<(), CallError> {
     let unavailable = |why: String| CallError::new("unavailable", why);
-    let address = link.state().address.ok_or_else(|| unavailable("the page is not served".to_owned()))?;
+    let address = connection.state().address.ok_or_else(|| unavailable("the page is not served".to_owned()))?;
     let target = SocketAddr::new(reachable(address.ip()), address.port());
     let fetch = async {
         let mut stream = TcpStream::connect(target).await?;
@@ -111,19 +111,19 @@ pub(crate) async fn prove(link: &Connection) -> Result<(), CallError> {
         .await
         .map_err(|_| unavailable(format!("the page at {target} did not answer in {} s", PROVE_TIMEOUT.as_secs())))?
         .map_err(|error| unavailable(format!("the page at {target} is unreachable: {error}")))?;
-    if !answer.contains(&link.life) {
+    if !answer.contains(&connection.incarnation) {
         return Err(unavailable(format!("another program answers at {target}")));
     }
-    link.host.proved();
+    connection.host.proved();
     Ok(())
 }
 
-async fn bind(wanted: Option<SocketAddr>) -> Result<TcpListener, ConnectError> {
-    if let Some(address) = wanted {
+async fn bind(configured: Option<SocketAddr>) -> Result<TcpListener, ConnectError> {
+    if let Some(address) = configured {
         return TcpListener::bind(address).await.map_err(|error| port::refused("listen", address, &error));
     }
     let mut last = None;
-    for port in std::iter::once(PORT).chain(PORTS_BESIDE) {
+    for port in std::iter::once(PORT).chain(FALLBACK_PORTS) {
         match TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await {
             Ok(listener) => return Ok(listener),
             Err(error) => last = Some(error),
@@ -133,22 +133,22 @@ async fn bind(wanted: Option<SocketAddr>) -> Result<TcpListener, ConnectError> {
     Err(ConnectError::retry(format!("no free port found, starting at {PORT} ({error}); set `listen`")))
 }
 
-async fn token(link: &Connection) -> Result<String, ConnectError> {
-    if let Some(token) = &link.config.token {
+async fn token(connection: &Connection) -> Result<String, ConnectError> {
+    if let Some(token) = &connection.config.token {
         return Ok(token.clone());
     }
     let retry = |error: CallError| ConnectError::retry(format!("the stored token cannot be read: {error}"));
-    if let Some(token) = link.host.kv().get("token").await.map_err(retry)? {
+    if let Some(token) = connection.host.kv().get("token").await.map_err(retry)? {
         return Ok(token);
     }
     let token = random_word() + &random_word();
-    link.host.kv().set("token", &token).await.map_err(retry)?;
+    connection.host.kv().set("token", &token).await.map_err(retry)?;
     Ok(token)
 }
 
 /// Checks the settings that can be checked before the port is bound.
 pub(crate) fn check(config: &Config) -> Result<(), String> {
-    wanted_address(config)?;
+    configured_address(config)?;
     if let Some(host) = config.allowed_hosts.iter().find(|host| host.is_empty() || host.contains(['/', ' '])) {
         return Err(format!("`allowed_hosts` contains {host:?}; use only the host name, like \"chat.example.org\""));
     }
@@ -166,7 +166,7 @@ pub(crate) fn check(config: &Config) -> Result<(), String> {
 }
 
 /// Returns the configured address of the page; `None` for the default ports.
-fn wanted_address(config: &Config) -> Result<Option<SocketAddr>, String> {
+fn configured_address(config: &Config) -> Result<Option<SocketAddr>, String> {
     let Some(listen) = &config.listen else { return Ok(None) };
     let address: SocketAddr = listen
         .parse()
@@ -181,16 +181,16 @@ fn wanted_address(config: &Config) -> Result<Option<SocketAddr>, String> {
 }
 
 /// A guard that ends the streams of one call of `serve`.
-struct Closing<'l>(&'l Connection);
+struct ServeScope<'l>(&'l Connection);
 
-impl<'l> Closing<'l> {
-    fn begin(link: &'l Connection) -> Self {
-        link.generation.fetch_add(1, Ordering::SeqCst);
-        Self(link)
+impl<'l> ServeScope<'l> {
+    fn begin(connection: &'l Connection) -> Self {
+        connection.generation.fetch_add(1, Ordering::SeqCst);
+        Self(connection)
     }
 }
 
-impl Drop for Closing<'_> {
+impl Drop for ServeScope<'_> {
     fn drop(&mut self) {
         self.0.generation.fetch_add(1, Ordering::SeqCst);
         self.0.live.wake();

@@ -9,20 +9,20 @@ const STREAMS_MAX: usize = 32;
 static STREAMS: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns whether any page is open.
-pub(crate) fn is_looked_at() -> bool {
+pub(crate) fn has_listeners() -> bool {
     STREAMS.load(Ordering::SeqCst) > 0
 }
 
-pub(crate) struct StreamSeat;
+pub(crate) struct StreamSlot;
 
-impl StreamSeat {
+impl StreamSlot {
     pub(crate) fn take() -> Option<Self> {
         let taken = STREAMS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n < STREAMS_MAX).then_some(n + 1));
         taken.ok().map(|_| Self)
     }
 }
 
-impl Drop for StreamSeat {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         STREAMS.fetch_sub(1, Ordering::SeqCst);
     }

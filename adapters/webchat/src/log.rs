@@ -14,10 +14,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tokio::sync::Mutex;
 
-use crate::entry::{Conversation, Entry, File, From, RECORD_TEXT_BYTES_MAX, TITLE_CHARS_MAX, join, place_of, records};
+use crate::entry::{
+    Author, Conversation, Entry, File, RECORD_TEXT_BYTES_MAX, TITLE_CHARS_MAX, insert_position, join, records,
+};
 
 /// The maximum number of conversations; a new one replaces the one that was inactive longest.
-pub(crate) const CONVERSATIONS_MAX: usize = 100;
+const CONVERSATIONS_MAX: usize = 100;
 
 /// The maximum size of one page, in bytes; below the host's limit of 64 KiB per value.
 const PAGE_BYTES_MAX: usize = 48 * 1024;
@@ -33,10 +35,10 @@ const PAGES_TOTAL_MAX: usize = 1_000;
 const ENTRIES_AT_ONCE: usize = 40;
 
 /// The number of latest events remembered per conversation, to find the conversation of a turn.
-const INBOX_KEPT: usize = 8;
+const INBOX_MAX: usize = 8;
 
 /// The number of remembered deleted conversations.
-const DELETED_KEPT: usize = 100;
+const DELETED_MAX: usize = 100;
 
 /// The number of last pages cached in memory.
 const TAILS_MAX: usize = 16;
@@ -71,11 +73,11 @@ pub(crate) struct Excerpt {
 /// The conversations of one instance.
 pub(crate) struct Log {
     host: Host,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
 }
 
 #[derive(Default)]
-struct State {
+struct LogState {
     index: Index,
     /// The last page of each recently used conversation.
     tails: BTreeMap<String, Page>,
@@ -130,7 +132,7 @@ impl Log {
             else {
                 break;
             };
-            self.forget(&mut state, &oldest).await?;
+            self.remove(&mut state, &oldest).await?;
         }
         let conversation = Conversation {
             id: id.to_owned(),
@@ -168,10 +170,10 @@ impl Log {
         // The host may write to the inbox unasked, so the inbox can be created again after its deletion.
         if id != "inbox" {
             state.index.deleted.push(id.to_owned());
-            let extra = state.index.deleted.len().saturating_sub(DELETED_KEPT);
+            let extra = state.index.deleted.len().saturating_sub(DELETED_MAX);
             state.index.deleted.drain(..extra);
         }
-        self.forget(&mut state, id).await
+        self.remove(&mut state, id).await
     }
 
     /// Appends an entry unless one with its id or key is among the latest. Returns the
@@ -198,7 +200,7 @@ impl Log {
         }
         let mut number = last;
         let mut pages: Vec<(u32, Page)> = Vec::new();
-        let later = tail.entries.split_off(place_of(&tail.entries, &entry));
+        let later = tail.entries.split_off(insert_position(&tail.entries, &entry));
         for record in records(&entry).into_iter().chain(later) {
             if !tail.entries.is_empty() && tail.bytes() + json(&record).len() > PAGE_BYTES_MAX {
                 pages.push((number, std::mem::take(&mut tail)));
@@ -212,10 +214,10 @@ impl Log {
         line.updated_ms = line.updated_ms.max(entry.at_ms);
         line.last_page = number;
         line.first_page = oldest;
-        line.unread |= entry.from != From::Me;
+        line.unread |= entry.from != Author::Me;
         if let Some(inbox_id) = entry.inbox_id {
             line.inbox.push(inbox_id);
-            let extra = line.inbox.len().saturating_sub(INBOX_KEPT);
+            let extra = line.inbox.len().saturating_sub(INBOX_MAX);
             line.inbox.drain(..extra);
         }
         self.make_room(&mut state).await?;
@@ -226,7 +228,7 @@ impl Log {
         for number in first..oldest {
             self.host.kv().delete(&page_key(conversation, number)).await?;
         }
-        keep_tail(&mut state, conversation, tail);
+        cache_tail(&mut state, conversation, tail);
         Ok(entry)
     }
 
@@ -295,7 +297,7 @@ impl Log {
             }
             self.host.kv().set(&page_key(conversation, number), &json(&page)).await?;
             if number == last {
-                keep_tail(&mut state, conversation, page);
+                cache_tail(&mut state, conversation, page);
             }
             return Ok(Some(changed));
         }
@@ -342,7 +344,7 @@ impl Log {
         Ok(None)
     }
 
-    async fn forget(&self, state: &mut State, id: &str) -> Result<bool, CallError> {
+    async fn remove(&self, state: &mut LogState, id: &str) -> Result<bool, CallError> {
         let Some(at) = state.index.conversations.iter().position(|c| c.id == id) else { return Ok(false) };
         let line = state.index.conversations.remove(at);
         state.tails.remove(id);
@@ -353,12 +355,12 @@ impl Log {
         Ok(true)
     }
 
-    async fn tail(&self, state: &mut State, conversation: &str, number: u32) -> Result<Page, CallError> {
+    async fn tail(&self, state: &mut LogState, conversation: &str, number: u32) -> Result<Page, CallError> {
         if let Some(page) = state.tails.get(conversation) {
             return Ok(page.clone());
         }
         let page = self.page(conversation, number).await?;
-        keep_tail(state, conversation, page.clone());
+        cache_tail(state, conversation, page.clone());
         Ok(page)
     }
 
@@ -370,19 +372,19 @@ impl Log {
     }
 
     /// Deletes pages beyond the bound. The index follows: a page that is missing is an empty one.
-    async fn make_room(&self, state: &mut State) -> Result<(), CallError> {
-        for key in surplus(&mut state.index.conversations, PAGES_TOTAL_MAX) {
+    async fn make_room(&self, state: &mut LogState) -> Result<(), CallError> {
+        for key in excess_pages(&mut state.index.conversations, PAGES_TOTAL_MAX) {
             self.host.kv().delete(&key).await?;
         }
         Ok(())
     }
 
-    async fn write_index(&self, state: &State) -> Result<(), CallError> {
+    async fn write_index(&self, state: &LogState) -> Result<(), CallError> {
         self.host.kv().set("index", &json(&state.index)).await
     }
 }
 
-fn keep_tail(state: &mut State, conversation: &str, page: Page) {
+fn cache_tail(state: &mut LogState, conversation: &str, page: Page) {
     if state.tails.len() >= TAILS_MAX && !state.tails.contains_key(conversation) {
         state.tails.pop_first();
     }
@@ -391,7 +393,7 @@ fn keep_tail(state: &mut State, conversation: &str, page: Page) {
 
 /// Takes the oldest pages beyond `pages_max` out of the conversations that were quiet longest, and returns their keys.
 /// Each conversation keeps its last page.
-fn surplus(conversations: &mut [Conversation], pages_max: usize) -> Vec<String> {
+fn excess_pages(conversations: &mut [Conversation], pages_max: usize) -> Vec<String> {
     let pages = |c: &Conversation| c.last_page.saturating_sub(c.first_page) as usize + 1;
     let extra = conversations.iter().map(pages).sum::<usize>().saturating_sub(pages_max);
     let mut keys = Vec::new();
@@ -425,9 +427,9 @@ mod tests {
     #[test]
     fn the_oldest_pages_of_the_quietest_conversations_make_room_and_every_last_page_stays() {
         let mut list = [conversation("new", 9, (0, 3)), conversation("old", 1, (4, 6)), conversation("one", 0, (2, 2))];
-        assert!(surplus(&mut list, 8).is_empty());
-        assert_eq!(surplus(&mut list, 5), ["log/old/4", "log/old/5", "log/new/0"]);
+        assert!(excess_pages(&mut list, 8).is_empty());
+        assert_eq!(excess_pages(&mut list, 5), ["log/old/4", "log/old/5", "log/new/0"]);
         assert_eq!(list.each_ref().map(|c| (c.first_page, c.last_page)), [(1, 3), (6, 6), (2, 2)]);
-        assert_eq!(surplus(&mut list, 0), ["log/new/1", "log/new/2"], "nothing is left to give");
+        assert_eq!(excess_pages(&mut list, 0), ["log/new/1", "log/new/2"], "nothing is left to give");
     }
 }

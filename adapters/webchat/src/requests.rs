@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::ids::is_id;
 
 /// The maximum size of one message, in bytes; a longer text is sent as a file.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 256 * 1024;
+const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 
 /// The maximum number of files per message.
 const FILES_MAX: usize = 10;
@@ -16,7 +16,7 @@ const OPERATOR: &str = "operator";
 
 /// A message from the page.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Said {
+pub(crate) struct MessageRequest {
     /// The message id chosen by the page.
     pub(crate) id: String,
     pub(crate) text: String,
@@ -24,7 +24,7 @@ pub(crate) struct Said {
     pub(crate) files: Vec<String>,
 }
 
-impl Said {
+impl MessageRequest {
     /// Refuses a message that no event can be.
     pub(crate) fn check(&self) -> Result<(), CallError> {
         let refuse = |why: &str| Err(CallError::new("invalid", why));
@@ -55,13 +55,13 @@ impl Said {
 
 /// A pressed button from the page.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Pressed {
+pub(crate) struct ChoiceRequest {
     pub(crate) entry: String,
     ask: String,
     pub(crate) option: String,
 }
 
-impl Pressed {
+impl ChoiceRequest {
     /// Returns its event.
     pub(crate) fn event(&self, conversation: &str, chat: Chat, now_ms: i64) -> Result<Event, CallError> {
         let Self { entry, ask, option } = self;
@@ -69,8 +69,8 @@ impl Pressed {
             return Err(CallError::new("invalid", "the choice has no question"));
         }
         // A colon within a word is written otherwise, so that two presses never have one name.
-        let named = [entry, ask, option].map(|word| word.replace('%', "%25").replace(':', "%3A")).join(":");
-        let mut event = Event::message(format!("c:{conversation}:{named}"), chat, operator(), "")
+        let words = [entry, ask, option].map(|word| word.replace('%', "%25").replace(':', "%3A")).join(":");
+        let mut event = Event::message(format!("c:{conversation}:{words}"), chat, operator(), "")
             .of_kind(EventKind::Choice)
             .at_ms(now_ms)
             .with_message_id(entry.as_str());
@@ -83,11 +83,11 @@ impl Pressed {
 pub(crate) fn read(is_press: bool, body: &[u8]) -> Option<Event> {
     let chat = Chat::dm("c");
     if is_press {
-        return serde_json::from_slice::<Pressed>(body).ok()?.event("c", chat, 1).ok();
+        return serde_json::from_slice::<ChoiceRequest>(body).ok()?.event("c", chat, 1).ok();
     }
-    let said: Said = serde_json::from_slice(body).ok()?;
-    said.check().ok()?;
-    Some(said.event("c", chat, 1))
+    let message: MessageRequest = serde_json::from_slice(body).ok()?;
+    message.check().ok()?;
+    Some(message.event("c", chat, 1))
 }
 
 /// Returns the person at the page. The link belongs to the operator, so the adapter assigns the role.

@@ -12,27 +12,27 @@ pub(crate) const RING_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// A position in the stream: the run of the adapter, and the number of the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
-    pub(crate) life: String,
+    pub(crate) incarnation: String,
     pub(crate) seq: u64,
 }
 
 impl Cursor {
-    /// Parses `life.seq`.
+    /// Parses `incarnation.seq`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (life, seq) = text.trim().split_once('.')?;
-        Some(Self { life: life.to_owned(), seq: seq.parse().ok()? })
+        let (incarnation, seq) = text.trim().split_once('.')?;
+        Some(Self { incarnation: incarnation.to_owned(), seq: seq.parse().ok()? })
     }
 }
 
 impl std::fmt::Display for Cursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.life, self.seq)
+        write!(f, "{}.{}", self.incarnation, self.seq)
     }
 }
 
 /// The events after a page's cursor.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Missed {
+pub(crate) enum Backlog {
     /// These events, in order.
     Events(Vec<(u64, Arc<str>)>),
     /// The ring lacks some of the missed events: reload everything.
@@ -61,12 +61,12 @@ impl Ring {
     }
 
     /// Returns the events after the one with this number.
-    pub(crate) fn after(&self, seq: u64) -> Missed {
+    pub(crate) fn after(&self, seq: u64) -> Backlog {
         let oldest = self.events.front().map_or(self.seq + 1, |(seq, _)| *seq);
         if seq > self.seq || seq + 1 < oldest {
-            return Missed::Reset(self.seq);
+            return Backlog::Reset(self.seq);
         }
         let skip = usize::try_from(seq + 1 - oldest).unwrap_or(usize::MAX);
-        Missed::Events(self.events.iter().skip(skip).cloned().collect())
+        Backlog::Events(self.events.iter().skip(skip).cloned().collect())
     }
 }

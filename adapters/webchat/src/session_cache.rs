@@ -27,43 +27,43 @@ pub(crate) struct Session {
 
 /// The last reply of the host.
 #[derive(Default)]
-pub(crate) struct Sessions {
+pub(crate) struct SessionCache {
     /// `None` before the first reply, and if the host does not list sessions.
-    known: Mutex<Option<Vec<Session>>>,
-    pub(crate) wanted: Notify,
+    list: Mutex<Option<Vec<Session>>>,
+    pub(crate) refresh_request: Notify,
     /// A lock that allows one request at a time.
-    pub(crate) asking: tokio::sync::Mutex<()>,
+    pub(crate) refresh_lock: tokio::sync::Mutex<()>,
     /// A lock that allows one resume at a time, so that a session continues in only one
     /// conversation, even if it is requested repeatedly.
-    pub(crate) going_on: tokio::sync::Mutex<()>,
+    pub(crate) resume_lock: tokio::sync::Mutex<()>,
 }
 
-impl Sessions {
-    pub(crate) fn known(&self) -> MutexGuard<'_, Option<Vec<Session>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+impl SessionCache {
+    pub(crate) fn list(&self) -> MutexGuard<'_, Option<Vec<Session>>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests an update, after an event that may have changed the host's reply.
-    pub(crate) fn stir(&self) {
-        self.wanted.notify_one();
+    pub(crate) fn request_refresh(&self) {
+        self.refresh_request.notify_one();
     }
 
     /// Removes a deleted session. Until the next request it would be shown as one without a conversation.
-    pub(crate) fn forget(&self, id: &str) {
-        if let Some(known) = self.known().as_mut() {
-            known.retain(|session| session.id != id);
+    pub(crate) fn remove(&self, id: &str) {
+        if let Some(list) = self.list().as_mut() {
+            list.retain(|session| session.id != id);
         }
     }
 
     /// Returns the session of a conversation.
-    pub(crate) fn of(&self, conversation: &str) -> Option<Session> {
-        let known = self.known();
-        let goes_on = |session: &&Session| session.chats.iter().any(|chat| chat.id == conversation);
-        known.iter().flatten().find(goes_on).cloned()
+    pub(crate) fn of_conversation(&self, conversation: &str) -> Option<Session> {
+        let list = self.list();
+        let continues_here = |session: &&Session| session.chats.iter().any(|chat| chat.id == conversation);
+        list.iter().flatten().find(continues_here).cloned()
     }
 
     /// Returns a session by its id.
-    pub(crate) fn one(&self, id: &str) -> Option<Session> {
-        self.known().iter().flatten().find(|session| session.id == id).cloned()
+    pub(crate) fn by_id(&self, id: &str) -> Option<Session> {
+        self.list().iter().flatten().find(|session| session.id == id).cloned()
     }
 }

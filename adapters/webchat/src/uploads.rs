@@ -23,7 +23,7 @@ pub(crate) struct Uploads(Mutex<BTreeMap<String, Upload>>);
 
 impl Uploads {
     /// Adds an upload. If there are too many, another one makes room.
-    pub(crate) fn keep(&self, upload: Upload) {
+    pub(crate) fn add(&self, upload: Upload) {
         let Some(id) = upload.attachment.media.clone() else { return };
         let mut uploads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while uploads.len() >= UPLOADS_MAX {

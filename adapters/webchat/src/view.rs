@@ -4,27 +4,29 @@ use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 
 use crate::connection::Connection;
-use crate::entry::{Conversation, Entry, From};
+use crate::entry::{Author, Conversation, Entry};
 
 /// The text with which the host ends an interrupted answer.
 const INTERRUPTED: &str = "(interrupted)";
 
 /// Sends a conversation's list entry to every page.
-pub(crate) fn tell_conversation(link: &Connection, conversation: &Conversation) {
-    link.live.publish(&json!({ "type": "conversation", "conversation": line(link, conversation) }));
+pub(crate) fn publish_conversation(connection: &Connection, conversation: &Conversation) {
+    connection
+        .live
+        .publish(&json!({ "type": "conversation", "conversation": conversation_json(connection, conversation) }));
 }
 
 /// Returns the title of the session, or else the title of the conversation.
-pub(crate) fn title(link: &Connection, conversation: &Conversation) -> String {
-    let named = link.sessions.of(&conversation.id).and_then(|session| session.title);
+pub(crate) fn title(connection: &Connection, conversation: &Conversation) -> String {
+    let named = connection.sessions.of_conversation(&conversation.id).and_then(|session| session.title);
     named.unwrap_or_else(|| conversation.title.clone())
 }
 
 /// Returns the conversation as JSON for the page.
-pub(crate) fn line(link: &Connection, conversation: &Conversation) -> Value {
+pub(crate) fn conversation_json(connection: &Connection, conversation: &Conversation) -> Value {
     json!({
         "id": conversation.id,
-        "title": title(link, conversation),
+        "title": title(connection, conversation),
         "session": conversation.session,
         "created_ms": conversation.created_ms,
         "updated_ms": conversation.updated_ms,
@@ -33,7 +35,7 @@ pub(crate) fn line(link: &Connection, conversation: &Conversation) -> Value {
 }
 
 /// Returns the entry as JSON for the page, with addresses instead of paths of files.
-pub(crate) fn shown(conversation: &str, entry: &Entry) -> Value {
+pub(crate) fn entry_json(conversation: &str, entry: &Entry) -> Value {
     let files: Vec<Value> = entry
         .files
         .iter()
@@ -57,11 +59,11 @@ pub(crate) fn shown(conversation: &str, entry: &Entry) -> Value {
         "files": files,
         "choices": entry.choices,
         "chosen": entry.chosen,
-        "interrupted": entry.from == From::Agent && entry.text.trim_end().ends_with(INTERRUPTED),
+        "interrupted": entry.from == Author::Agent && entry.text.trim_end().ends_with(INTERRUPTED),
     })
 }
 
 /// Returns the chat of a conversation.
-pub(crate) fn chat(link: &Connection, conversation: &Conversation) -> Chat {
-    Chat::dm(conversation.id.as_str()).named(title(link, conversation))
+pub(crate) fn chat(connection: &Connection, conversation: &Conversation) -> Chat {
+    Chat::dm(conversation.id.as_str()).named(title(connection, conversation))
 }
