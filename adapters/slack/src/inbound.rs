@@ -98,6 +98,16 @@ pub fn channel(payload: &Value) -> &str {
         .unwrap_or_default()
 }
 
+/// Returns the time of a payload's event, in microseconds since the Unix epoch; a slash command has none.
+pub fn event_us(payload: &Value) -> Option<i64> {
+    let event = &payload["event"];
+    let ts =
+        [&event["event_ts"], &event["ts"], &payload["actions"][0]["action_ts"]].into_iter().find_map(Value::as_str)?;
+    let (seconds, fraction) = ts.split_once('.').filter(|_| is_ts(ts))?;
+    let micros: i64 = format!("{fraction:0<6}").get(..6)?.parse().ok()?;
+    seconds.parse::<i64>().ok()?.checked_mul(1_000_000)?.checked_add(micros)
+}
+
 /// Returns the descriptor of a channel in a workspace; the same on every path.
 pub fn chat(team: &str, channel: &str, thread: Option<&str>) -> Chat {
     let kind = if is_dm(channel) { ChatType::Dm } else { ChatType::Group };
