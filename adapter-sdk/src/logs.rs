@@ -14,6 +14,7 @@ use std::panic::{self, PanicHookInfo};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
+use hermes_protocol::text::prefix;
 use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -108,8 +109,7 @@ fn number(level: &Level) -> u8 {
 
 pub(crate) fn cut(mut text: String) -> String {
     if text.len() > FIELD_BYTES_MAX {
-        let end = (0..=FIELD_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        text.truncate(end);
+        text.truncate(prefix(&text, FIELD_BYTES_MAX).len());
         text.push('…');
     }
     text

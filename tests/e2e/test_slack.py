@@ -254,7 +254,7 @@ def test_a_message_that_waits_is_answered_as_it_was_edited_and_no_edit_is_a_seco
 
     def changes(ts, before, after, edited=None, user=slack.who()):
         said = {"type": "message", "user": user, "ts": ts, "text": after, **({"edited": {"user": user, "ts": edited}} if edited else {})}
-        slack.sim("event", event={"type": "message", "subtype": "message_changed", "hidden": True, "channel": dm, "ts": "1700000001.000100",
+        slack.sim("event", event={"type": "message", "subtype": "message_changed", "hidden": True, "channel": dm, "ts": f"{time.time():.6f}",
                                   "message": said, "previous_message": {**said, "text": before}})
 
     slack.says(dm, "/hang on")

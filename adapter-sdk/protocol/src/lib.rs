@@ -22,6 +22,7 @@ mod event_rules;
 mod manifest;
 mod outgoing;
 mod stream;
+pub mod text;
 mod word;
 
 pub use calls::*;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::protocol::text::one_line;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -95,6 +96,16 @@ pub fn channel(payload: &Value) -> &str {
         .into_iter()
         .find_map(Value::as_str)
         .unwrap_or_default()
+}
+
+/// Returns the time of a payload's event, in microseconds since the Unix epoch; a slash command has none.
+pub fn event_us(payload: &Value) -> Option<i64> {
+    let event = &payload["event"];
+    let ts =
+        [&event["event_ts"], &event["ts"], &payload["actions"][0]["action_ts"]].into_iter().find_map(Value::as_str)?;
+    let (seconds, fraction) = ts.split_once('.').filter(|_| is_ts(ts))?;
+    let micros: i64 = format!("{fraction:0<6}").get(..6)?.parse().ok()?;
+    seconds.parse::<i64>().ok()?.checked_mul(1_000_000)?.checked_add(micros)
 }
 
 /// Returns the descriptor of a channel in a workspace; the same on every path.
@@ -349,9 +360,8 @@ fn card(message: &Message, text: &str, reader: Reader<'_>) -> text::Read {
         return text::Read::default();
     }
     let read = reader.text(&content::block_lines(&message.blocks).join("\n"));
-    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let known = plain(text);
-    let lines = read.text.lines().filter(|line| known.is_empty() || !known.contains(&plain(line)));
+    let known = one_line(text);
+    let lines = read.text.lines().filter(|line| known.is_empty() || !known.contains(&one_line(line)));
     text::Read { text: lines.collect::<Vec<_>>().join("\n"), mention: read.mention }
 }
 

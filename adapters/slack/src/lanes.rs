@@ -1,5 +1,8 @@
 //! The queues of deliveries: sequential within each channel, parallel across channels, so that a slow channel does
 //! not delay the others.
+//!
+//! Slack spreads the deliveries of a channel over the sockets. Deliveries of a channel that wait at the same time are
+//! processed in the order of their events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -13,6 +16,8 @@ use crate::inbound;
 
 /// The maximum number of deliveries in progress or waiting. At this limit no socket is read.
 const WAITING_MAX: usize = 256;
+/// The maximum number of deliveries that are read before one of them is queued.
+const TOGETHER_MAX: usize = 64;
 
 /// The kind of a delivery's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +66,7 @@ pub struct Lanes(mpsc::Sender<Delivery>);
 impl Lanes {
     /// Creates an input, and the receiver of its deliveries.
     pub fn new() -> (Self, mpsc::Receiver<Delivery>) {
-        let (into, from) = mpsc::channel(1);
+        let (into, from) = mpsc::channel(TOGETHER_MAX);
         (Self(into), from)
     }
 
@@ -72,34 +77,43 @@ impl Lanes {
     }
 }
 
-/// The waiting deliveries of each channel with a delivery in progress.
+/// The queues of the channels that have deliveries.
 #[derive(Default)]
-struct Waiting(BTreeMap<String, VecDeque<Delivery>>);
+struct Waiting(BTreeMap<String, Queue>);
+
+/// The queue of one channel.
+#[derive(Default)]
+struct Queue {
+    is_busy: bool,
+    /// The waiting deliveries, with the times of their events.
+    waiting: VecDeque<(Option<i64>, Delivery)>,
+}
 
 impl Waiting {
-    /// Adds a delivery. Returns it if no other delivery of its channel is in progress, so that it may start.
-    fn enter(&mut self, delivery: Delivery) -> Option<(String, Delivery)> {
-        let channel = inbound::channel(&delivery.payload);
-        match self.0.get_mut(channel) {
-            Some(behind) => {
-                behind.push_back(delivery);
-                None
-            }
-            None => {
-                self.0.insert(channel.to_owned(), VecDeque::new());
-                Some((channel.to_owned(), delivery))
-            }
-        }
+    /// Adds a delivery before later events. A delivery without a time, and those before it, stay in order of arrival.
+    fn enter(&mut self, delivery: Delivery) {
+        let Queue { waiting, .. } = self.0.entry(inbound::channel(&delivery.payload).to_owned()).or_default();
+        let at_us = inbound::event_us(&delivery.payload);
+        let is_later = |(other, _): &&(Option<i64>, Delivery)| other.zip(at_us).is_some_and(|(other, own)| other > own);
+        let later = waiting.iter().rev().take_while(is_later).count();
+        waiting.insert(waiting.len() - later, (at_us, delivery));
     }
 
-    /// Ends a delivery of a channel; returns the next one of this channel, if there is one.
-    fn next(&mut self, channel: String) -> Option<(String, Delivery)> {
-        match self.0.get_mut(&channel).and_then(VecDeque::pop_front) {
-            Some(delivery) => Some((channel, delivery)),
-            None => {
-                self.0.remove(&channel);
-                None
-            }
+    /// Returns the next delivery of each channel without one in progress.
+    fn start(&mut self) -> impl Iterator<Item = (String, Delivery)> {
+        self.0.iter_mut().filter(|(_, queue)| !queue.is_busy).filter_map(|(channel, queue)| {
+            let (_, delivery) = queue.waiting.pop_front()?;
+            queue.is_busy = true;
+            Some((channel.clone(), delivery))
+        })
+    }
+
+    /// Ends the delivery of a channel that was in progress.
+    fn end(&mut self, channel: &str) {
+        let Some(queue) = self.0.get_mut(channel) else { return };
+        queue.is_busy = false;
+        if queue.waiting.is_empty() {
+            self.0.remove(channel);
         }
     }
 }
@@ -116,15 +130,21 @@ pub async fn work<T: Future<Output = Result<(), ConnectError>>>(
     let (mut waiting, mut count) = (Waiting::default(), 0);
     let mut taking = FuturesUnordered::new();
     loop {
+        while count < WAITING_MAX {
+            let Ok(delivery) = from.try_recv() else { break };
+            count += 1;
+            waiting.enter(delivery);
+        }
+        taking.extend(waiting.start().map(start));
         tokio::select! {
             Some((channel, taken)) = taking.next() => {
                 taken?;
                 count -= 1;
-                taking.extend(waiting.next(channel).map(start));
+                waiting.end(&channel);
             }
             Some(delivery) = from.recv(), if count < WAITING_MAX => {
                 count += 1;
-                taking.extend(waiting.enter(delivery).map(start));
+                waiting.enter(delivery);
             }
             // The inputs are closed together with the link.
             else => return std::future::pending().await,
@@ -186,6 +206,54 @@ mod tests {
         };
         assert_eq!((of("C1"), of("C9"), of("D1")), (vec![1, 2, 4], vec![3], vec![5]));
         assert!(taken[..2].iter().all(|(channel, _)| channel != "C1"), "{taken:?}");
+    }
+
+    #[tokio::test]
+    async fn deliveries_that_wait_together_are_processed_in_the_order_of_their_events() {
+        let (lanes, from) = Lanes::new();
+        let taken = Mutex::new(Vec::new());
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let ts = |ts: &str| json!({ "event": { "channel": "C1", "ts": ts } });
+        let change = json!({ "event": { "channel": "C1", "ts": "9", "event_ts": "1700000000.000005" } });
+        let slash = json!({ "channel_id": "C1", "command": "/hermes" });
+        let press = json!({ "channel": { "id": "C1" }, "actions": [{ "action_ts": "1700000000.000006" }] });
+        let arrived = [
+            ts("1700000000.000002"),
+            press.clone(),
+            change.clone(),
+            ts("1700000000.000001"),
+            slash.clone(),
+            ts("1700000001.5"),
+            ts("1700000000.999999"),
+        ];
+        for payload in &arrived {
+            let ack = Ack::Request(oneshot::channel().0);
+            assert!(lanes.put(Delivery { kind: Kind::Event, payload: payload.clone(), ack }).await);
+        }
+        let take = |delivery: Delivery| {
+            taken.lock().unwrap().push(delivery.payload);
+            let _ = tell.send(());
+            async { Ok(()) }
+        };
+        let all = async {
+            for _ in &arrived {
+                told.recv().await;
+            }
+        };
+        tokio::select! {
+            end = work(from, take) => panic!("it goes on: {end:?}"),
+            () = all => {}
+        }
+        let expected = [
+            ts("1700000000.000001"),
+            ts("1700000000.000002"),
+            change,
+            press,
+            slash,
+            ts("1700000000.999999"),
+            ts("1700000001.5"),
+        ];
+        assert_eq!(taken.into_inner().unwrap(), expected);
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
+use hermes_adapter_sdk::protocol::text::prefix;
 use hermes_adapter_sdk::{not_attached, with_line};
 use serde_json::{Value, json};
 use tokio::fs::File;
@@ -258,12 +259,8 @@ fn open_escape(head: &str) -> Option<usize> {
 
 /// Returns the beginning of an escaped text, at most `max` bytes long.
 fn bounded(text: &str, max: usize) -> &str {
-    if text.len() <= max {
-        return text;
-    }
-    let end = (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    let head = &text[..end];
-    &head[..open_escape(head).unwrap_or(end)]
+    let head = prefix(text, max);
+    if head.len() == text.len() { text } else { &head[..open_escape(head).unwrap_or(head.len())] }
 }
 
 /// Uploads the files and shows them in one message; they are invisible before the last step.

@@ -4,15 +4,18 @@
 //! key-value store, and has one user, the operator, who holds the link that is printed at
 //! start-up.
 //!
-//! * `door`: access control (Host, Origin, token);
-//! * `api`: the HTTP routes and the page's files;
-//! * `connection`: the port and the token;
-//! * `inbound`: conversion of the page's requests to events;
+//! * `entry`, `log`: the entries of each conversation, durable and limited in size;
+//! * `ring`, `live`: running turns, and the events that a reconnecting page missed;
+//! * `session_cache`, `sessions`: the host's view of the conversations: titles, branches,
+//!   sessions that continue elsewhere;
+//! * `connection`: the shared state of an instance;
+//! * `view`: conversations and entries as the page shows them;
+//! * `requests`, `emit`, `inbound`: conversion of the page's requests to events;
+//! * `conversations`: creation, renaming, deletion and resumption;
 //! * `outbound`: conversion of parts and turn events to entries on the page;
-//! * `log`: the entries of each conversation, durable and limited in size;
-//! * `sessions`: the host's view of them: titles, branches, sessions that continue
-//!   elsewhere;
-//! * `live`: running turns, and the events that a reconnecting page missed;
+//! * `http_auth`, `access`: access control (Host, Origin, token);
+//! * `api`, `files`, `event_stream`, `refusal`: the HTTP routes;
+//! * `listener`: the port and the token;
 //! * `page/`: the page itself, without a framework or a build step.
 //!
 //! A part counts as delivered after it is committed to the log: a closed page shows it when
@@ -21,14 +24,29 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod api;
 mod connection;
-mod door;
+mod conversations;
+mod emit;
+mod entry;
+mod event_stream;
+mod files;
+mod http_auth;
+mod ids;
 mod inbound;
+mod listener;
+mod listeners;
 mod live;
 mod log;
 mod outbound;
+mod refusal;
+mod requests;
+mod ring;
+mod session_cache;
 mod sessions;
+mod uploads;
+mod view;
 
 use std::sync::Arc;
 
@@ -39,13 +57,13 @@ use crate::connection::Connection;
 /// Reads the body of a message, or of the press of a button: the reader as the fuzz ring reaches it.
 #[doc(hidden)]
 pub fn read_body(is_press: bool, body: &[u8]) -> Option<Event> {
-    inbound::read(is_press, body)
+    requests::read(is_press, body)
 }
 
 /// Reads the title that a person gives a conversation, in the same way.
 #[doc(hidden)]
 pub fn read_title(title: &str) -> Option<String> {
-    inbound::clean_title(title).ok()
+    conversations::clean_title(title).ok()
 }
 
 /// Keys of `[adapter.webchat]`.
@@ -101,7 +119,7 @@ impl Adapter for Webchat {
     type Config = Config;
 
     fn check(config: &Config) -> Result<(), String> {
-        connection::check(config)
+        listener::check(config)
     }
 
     fn new(config: Config, host: Host) -> Self {
@@ -109,19 +127,19 @@ impl Adapter for Webchat {
     }
 
     async fn connect(&self) -> Result<(), ConnectError> {
-        self.connection.open().await
+        listener::open(&self.connection).await
     }
 
     async fn run(&self) -> Result<(), ConnectError> {
-        Connection::serve(&self.connection).await
+        listener::serve(&self.connection).await
     }
 
     async fn health(&self) -> Result<(), CallError> {
-        self.connection.prove().await
+        listener::prove(&self.connection).await
     }
 
     async fn disconnect(&self) {
-        self.connection.close();
+        listener::close(&self.connection);
     }
 
     async fn send(&self, message: Outgoing) -> SendOutcome {
@@ -159,21 +177,21 @@ impl ResolveTarget for Webchat {
         }
         let conversations = self.connection.log.conversations().await;
         let by_id = conversations.iter().find(|c| c.id == wanted);
-        let is_called = |c: &&log::Conversation| outbound::title(&self.connection, c).eq_ignore_ascii_case(wanted);
+        let is_called = |c: &&entry::Conversation| view::title(&self.connection, c).eq_ignore_ascii_case(wanted);
         let found = by_id.or_else(|| conversations.iter().find(is_called));
-        Ok(found.map(|line| inbound::chat(&self.connection, line)))
+        Ok(found.map(|line| view::chat(&self.connection, line)))
     }
 }
 
 impl ChatInfo for Webchat {
     async fn chat_info(&self, chat: Chat) -> Result<Option<Chat>, CallError> {
         let line = self.connection.log.conversation(&chat.id).await;
-        Ok(line.map(|line| inbound::chat(&self.connection, &line)))
+        Ok(line.map(|line| view::chat(&self.connection, &line)))
     }
 
     async fn chat_list(&self) -> Result<Vec<Chat>, CallError> {
         let lines = self.connection.log.conversations().await;
-        Ok(lines.iter().map(|line| inbound::chat(&self.connection, line)).collect())
+        Ok(lines.iter().map(|line| view::chat(&self.connection, line)).collect())
     }
 }
 

@@ -7,23 +7,24 @@
 //! others.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hermes_adapter_sdk::prelude::*;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// The maximum number of events in the ring.
-const RING_EVENTS_MAX: usize = 2_000;
-/// The maximum size of the events in the ring, in bytes.
-const RING_BYTES_MAX: usize = 4 * 1024 * 1024;
+use crate::ring::{Backlog, Cursor, Ring};
+
 /// The maximum number of remembered turns.
 const TURNS_MAX: usize = 64;
+
 /// The maximum size of streamed text per turn, in bytes; `send` delivers the final text anyway.
 const TURN_TEXT_BYTES_MAX: usize = 1024 * 1024;
+
 /// The number of remembered answered events. Later events of their turns are ignored.
-const ANSWERED_KEPT: usize = 256;
+const ANSWERED_MAX: usize = 256;
+
 /// The maximum number of slash commands in the menu.
 const COMMANDS_MAX: usize = 200;
 
@@ -35,11 +36,11 @@ pub(crate) struct Turn {
     /// The answer so far.
     pub(crate) text: String,
     /// The current activity.
-    pub(crate) progress: String,
+    progress: String,
     /// One of `waiting`, `running`, `done`, `failed`.
     pub(crate) state: &'static str,
     /// The cause of the failure, or the finish reason.
-    pub(crate) reason: String,
+    reason: String,
     /// The number of the last event.
     #[serde(skip)]
     seq: Option<u64>,
@@ -48,77 +49,45 @@ pub(crate) struct Turn {
     text_utf16: usize,
 }
 
-/// A position in the stream: the run of the adapter, and the number of the event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor {
-    pub(crate) life: String,
-    pub(crate) seq: u64,
-}
-
-impl Cursor {
-    /// Parses `life.seq`.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (life, seq) = text.trim().split_once('.')?;
-        Some(Self { life: life.to_owned(), seq: seq.parse().ok()? })
-    }
-}
-
-impl std::fmt::Display for Cursor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.life, self.seq)
-    }
-}
-
-/// The events after a page's cursor.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Missed {
-    /// These events, in order.
-    Events(Vec<(u64, Arc<str>)>),
-    /// The ring lacks some of the missed events: reload everything.
-    Reset(u64),
-}
-
 /// The state that an entry ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ends {
+pub(crate) enum TurnEffect {
     /// No state.
-    Nothing,
+    None,
     /// The turn of this event: the entry is its answer. Events of a turn are best-effort
     /// and may arrive after the answer.
-    Turn(i64),
+    EndsTurn(i64),
     /// The wait for a turn of this event, unless the turn runs: the host replied with another message.
-    Waiting(i64),
+    EndsWait(i64),
 }
 
 /// The running turns and the ring.
 pub(crate) struct Live {
-    life: String,
-    state: Mutex<State>,
-    news: watch::Sender<u64>,
+    incarnation: String,
+    state: Mutex<LiveState>,
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct State {
-    seq: u64,
-    ring: VecDeque<(u64, Arc<str>)>,
-    ring_bytes: usize,
+struct LiveState {
+    ring: Ring,
     turns: BTreeMap<i64, Turn>,
     answered: VecDeque<i64>,
     commands: Vec<CommandInfo>,
 }
 
 impl Live {
-    pub(crate) fn new(life: String) -> Self {
-        Self { life, state: Mutex::default(), news: watch::Sender::new(0) }
+    pub(crate) fn new(incarnation: String) -> Self {
+        Self { incarnation, state: Mutex::default(), changes: watch::Sender::new(0) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LiveState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the current position of the stream.
     pub(crate) fn cursor(&self) -> Cursor {
-        Cursor { life: self.life.clone(), seq: self.lock().seq }
+        Cursor { incarnation: self.incarnation.clone(), seq: self.lock().ring.seq }
     }
 
     /// Sends an event to every page.
@@ -126,44 +95,35 @@ impl Live {
         self.publish_in(&mut self.lock(), event);
     }
 
-    fn publish_in(&self, state: &mut State, event: &Value) {
-        let text: Arc<str> = event.to_string().into();
-        state.seq += 1;
-        state.ring_bytes += text.len();
-        state.ring.push_back((state.seq, text));
-        while state.ring.len() > RING_EVENTS_MAX || state.ring_bytes > RING_BYTES_MAX {
-            let Some((_, text)) = state.ring.pop_front() else { break };
-            state.ring_bytes -= text.len();
-        }
-        self.news.send_replace(state.seq);
+    fn publish_in(&self, state: &mut LiveState, event: &Value) {
+        state.ring.push(event.to_string().into());
+        self.changes.send_replace(state.ring.seq);
     }
 
     /// Wakes all listeners, so that each checks whether to continue.
     pub(crate) fn wake(&self) {
-        self.news.send_modify(|_| {});
+        self.changes.send_modify(|_| {});
     }
 
     /// Returns a receiver that changes with every event.
-    pub(crate) fn news(&self) -> watch::Receiver<u64> {
-        self.news.subscribe()
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// Returns the events after `cursor`.
-    pub(crate) fn after(&self, cursor: &Cursor) -> Missed {
+    pub(crate) fn after(&self, cursor: &Cursor) -> Backlog {
         let state = self.lock();
-        let oldest = state.ring.front().map_or(state.seq + 1, |(seq, _)| *seq);
-        if cursor.life != self.life || cursor.seq > state.seq || cursor.seq + 1 < oldest {
-            return Missed::Reset(state.seq);
+        match cursor.incarnation == self.incarnation {
+            true => state.ring.after(cursor.seq),
+            false => Backlog::Reset(state.ring.seq),
         }
-        let skip = usize::try_from(cursor.seq + 1 - oldest).unwrap_or(usize::MAX);
-        Missed::Events(state.ring.iter().skip(skip).cloned().collect())
     }
 
     /// Returns the running turns of a conversation, and the position of the stream at that moment.
     pub(crate) fn snapshot(&self, conversation: &str) -> (Cursor, Vec<Turn>) {
         let state = self.lock();
         let turns = state.turns.values().filter(|turn| turn.conversation == conversation).cloned().collect();
-        (Cursor { life: self.life.clone(), seq: state.seq }, turns)
+        (Cursor { incarnation: self.incarnation.clone(), seq: state.ring.seq }, turns)
     }
 
     /// Returns the turn that a stop request in this conversation refers to.
@@ -196,7 +156,7 @@ impl Live {
     }
 
     /// Registers the wait for the turn of an emitted event.
-    pub(crate) fn expect(&self, conversation: &str, inbox_id: i64) {
+    pub(crate) fn expect_turn(&self, conversation: &str, inbox_id: i64) {
         let mut state = self.lock();
         // The answer may arrive before `emit` returns.
         if !state.turns.contains_key(&inbox_id) && !state.answered.contains(&inbox_id) {
@@ -217,7 +177,7 @@ impl Live {
             return;
         }
         turn.seq = Some(seq);
-        let told = match event {
+        let event_json = match event {
             TurnEvent::Metadata { .. } => {
                 // A resumed turn starts from the beginning.
                 turn.text.clear();
@@ -264,25 +224,25 @@ impl Live {
         if state.turns.get(&inbox_id).is_some_and(is_silent) {
             state.turns.remove(&inbox_id);
         }
-        self.publish_in(&mut state, &told);
+        self.publish_in(&mut state, &event_json);
     }
 
     /// Publishes an entry that is in the log.
-    pub(crate) fn entry(&self, conversation: &str, ends: Ends, entry: &Value) {
+    pub(crate) fn entry(&self, conversation: &str, ends: TurnEffect, entry: &Value) {
         let mut state = self.lock();
         match ends {
-            Ends::Nothing => {}
-            Ends::Turn(inbox_id) => {
+            TurnEffect::None => {}
+            TurnEffect::EndsTurn(inbox_id) => {
                 // A turn may answer several events at once; the earlier ones no longer wait.
                 state.turns.retain(|id, turn| {
                     *id > inbox_id || turn.conversation != conversation || (*id < inbox_id && turn.state != "waiting")
                 });
-                if state.answered.len() >= ANSWERED_KEPT {
+                if state.answered.len() >= ANSWERED_MAX {
                     state.answered.pop_front();
                 }
                 state.answered.push_back(inbox_id);
             }
-            Ends::Waiting(inbox_id) => {
+            TurnEffect::EndsWait(inbox_id) => {
                 state.turns.retain(|id, turn| *id != inbox_id || turn.state == "running");
             }
         }
@@ -290,14 +250,14 @@ impl Live {
     }
 
     /// Removes the turns of a deleted conversation.
-    pub(crate) fn forget(&self, conversation: &str) {
+    pub(crate) fn remove(&self, conversation: &str) {
         let mut state = self.lock();
         state.turns.retain(|_, turn| turn.conversation != conversation);
         self.publish_in(&mut state, &json!({ "type": "deleted", "conversation": conversation }));
     }
 }
 
-fn turn_of<'s>(state: &'s mut State, conversation: &str, inbox_id: i64) -> &'s mut Turn {
+fn turn_of<'s>(state: &'s mut LiveState, conversation: &str, inbox_id: i64) -> &'s mut Turn {
     while state.turns.len() >= TURNS_MAX && !state.turns.contains_key(&inbox_id) {
         state.turns.pop_first();
     }
@@ -316,11 +276,12 @@ fn turn_of<'s>(state: &'s mut State, conversation: &str, inbox_id: i64) -> &'s m
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ring::{RING_BYTES_MAX, RING_EVENTS_MAX};
 
-    fn texts(missed: Missed) -> Vec<String> {
+    fn texts(missed: Backlog) -> Vec<String> {
         match missed {
-            Missed::Events(events) => events.into_iter().map(|(_, text)| text.to_string()).collect(),
-            Missed::Reset(_) => vec!["reset".to_owned()],
+            Backlog::Events(events) => events.into_iter().map(|(_, text)| text.to_string()).collect(),
+            Backlog::Reset(_) => vec!["reset".to_owned()],
         }
     }
 
@@ -343,8 +304,8 @@ mod tests {
             live.publish(&json!(n));
         }
         assert_eq!(texts(live.after(&start)), ["reset"]);
-        assert_eq!(texts(live.after(&Cursor { life: "b".to_owned(), seq: 1 })), ["reset"]);
-        assert_eq!(texts(live.after(&Cursor { life: "a".to_owned(), seq: 1_000_000 })), ["reset"]);
+        assert_eq!(texts(live.after(&Cursor { incarnation: "b".to_owned(), seq: 1 })), ["reset"]);
+        assert_eq!(texts(live.after(&Cursor { incarnation: "a".to_owned(), seq: 1_000_000 })), ["reset"]);
     }
 
     #[test]
@@ -354,20 +315,20 @@ mod tests {
         for _ in 0..20 {
             live.publish(&large);
         }
-        assert!(live.lock().ring_bytes <= RING_BYTES_MAX);
+        assert!(live.lock().ring.bytes <= RING_BYTES_MAX);
     }
 
     #[test]
     fn what_comes_after_the_answer_brings_no_turn_back() {
         let live = Live::new("a".to_owned());
-        live.expect("c", 6);
-        live.expect("c", 7);
-        live.entry("c", Ends::Waiting(7), &json!({}));
+        live.expect_turn("c", 6);
+        live.expect_turn("c", 7);
+        live.entry("c", TurnEffect::EndsWait(7), &json!({}));
         assert_eq!(live.snapshot("c").1.len(), 1);
-        live.entry("c", Ends::Turn(7), &json!({}));
+        live.entry("c", TurnEffect::EndsTurn(7), &json!({}));
         assert!(live.snapshot("c").1.is_empty(), "an earlier event waits for its answer still");
         live.turn_event("c", 7, 3, &TurnEvent::Chunk { text: "late".to_owned() });
-        live.expect("c", 7);
+        live.expect_turn("c", 7);
         assert!(live.snapshot("c").1.is_empty());
     }
 
@@ -380,7 +341,9 @@ mod tests {
         }
         assert_eq!(live.snapshot("c").1[0].text, "a😀c");
         assert!(
-            texts(live.after(&Cursor { life: "a".to_owned(), seq: 0 })).last().is_some_and(|e| e.contains("\"at\":3"))
+            texts(live.after(&Cursor { incarnation: "a".to_owned(), seq: 0 }))
+                .last()
+                .is_some_and(|e| e.contains("\"at\":3"))
         );
     }
 }

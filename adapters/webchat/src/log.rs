@@ -9,129 +9,39 @@
 //! entries that the page shows, including notices and files, and it makes a delivery
 //! durable.
 
-use std::collections::BTreeMap;
-
 use hermes_adapter_sdk::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use tokio::sync::Mutex;
 
+use crate::entry::{
+    Author, Conversation, Entry, File, RECORD_TEXT_BYTES_MAX, TITLE_CHARS_MAX, insert_position, join, records,
+};
+
 /// The maximum number of conversations; a new one replaces the one that was inactive longest.
-pub(crate) const CONVERSATIONS_MAX: usize = 100;
+const CONVERSATIONS_MAX: usize = 100;
+
 /// The maximum size of one page, in bytes; below the host's limit of 64 KiB per value.
 const PAGE_BYTES_MAX: usize = 48 * 1024;
-/// The maximum text size of one record, in bytes; a longer text continues in the next record.
-const RECORD_TEXT_BYTES_MAX: usize = 16 * 1024;
+
 /// The maximum number of pages per conversation; the oldest are deleted first.
 const PAGES_MAX: u32 = 64;
+
 /// Pages of all conversations: less than the host lets an instance keep. The oldest pages of the conversation that was
 /// quiet longest make room.
 const PAGES_TOTAL_MAX: usize = 1_000;
+
 /// The minimum number of entries per read, if there are as many.
 const ENTRIES_AT_ONCE: usize = 40;
+
 /// The number of latest events remembered per conversation, to find the conversation of a turn.
-const INBOX_KEPT: usize = 8;
+const INBOX_MAX: usize = 8;
+
 /// The number of remembered deleted conversations.
-const DELETED_KEPT: usize = 100;
+const DELETED_MAX: usize = 100;
+
 /// The number of last pages cached in memory.
 const TAILS_MAX: usize = 16;
-/// The maximum length of a title, in characters.
-pub(crate) const TITLE_CHARS_MAX: usize = 80;
-
-/// One conversation in the list.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Conversation {
-    pub(crate) id: String,
-    /// The title to use while the session has none.
-    pub(crate) title: String,
-    pub(crate) created_ms: i64,
-    pub(crate) updated_ms: i64,
-    /// True if an incoming entry was not read yet.
-    #[serde(default)]
-    pub(crate) unread: bool,
-    /// The host's session of the conversation, as far as the host has reported it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) session: Option<String>,
-    /// The `inbox_id`s of the latest events.
-    #[serde(default)]
-    pub(crate) inbox: Vec<i64>,
-    #[serde(default)]
-    first_page: u32,
-    #[serde(default)]
-    last_page: u32,
-}
-
-/// The author of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum From {
-    /// The person at the page.
-    Me,
-    /// The agent.
-    Agent,
-    /// The host.
-    Notice,
-}
-
-/// One message in a conversation.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Entry {
-    pub(crate) id: String,
-    pub(crate) from: From,
-    pub(crate) text: String,
-    pub(crate) at_ms: i64,
-    /// True if `text` is markdown.
-    #[serde(default)]
-    pub(crate) markdown: bool,
-    /// For a message of the person: the `inbox_id` of its event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) inbox_id: Option<i64>,
-    /// For an answer: the `inbox_id` of the answered event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) in_reply_to: Option<i64>,
-    /// The host's idempotency key of the part.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) key: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) files: Vec<File>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) choices: Option<Choices>,
-    /// The id of the pressed option.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) chosen: Option<String>,
-    /// True if this record continues the text of the previous one.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    continues: bool,
-}
-
-/// A file of an entry.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct File {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    pub(crate) mime: String,
-    pub(crate) size: u64,
-    /// The path in the host's media folder, until the host deletes the file. The page never receives it.
-    pub(crate) path: String,
-}
-
-impl Entry {
-    pub(crate) fn new(id: String, from: From, text: String, at_ms: i64) -> Self {
-        Self {
-            id,
-            from,
-            text,
-            at_ms,
-            markdown: false,
-            inbox_id: None,
-            in_reply_to: None,
-            key: String::new(),
-            files: Vec::new(),
-            choices: None,
-            chosen: None,
-            continues: false,
-        }
-    }
-}
 
 #[derive(Default, Serialize, Deserialize)]
 struct Index {
@@ -163,11 +73,11 @@ pub(crate) struct Excerpt {
 /// The conversations of one instance.
 pub(crate) struct Log {
     host: Host,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
 }
 
 #[derive(Default)]
-struct State {
+struct LogState {
     index: Index,
     /// The last page of each recently used conversation.
     tails: BTreeMap<String, Page>,
@@ -222,7 +132,7 @@ impl Log {
             else {
                 break;
             };
-            self.forget(&mut state, &oldest).await?;
+            self.remove(&mut state, &oldest).await?;
         }
         let conversation = Conversation {
             id: id.to_owned(),
@@ -260,10 +170,10 @@ impl Log {
         // The host may write to the inbox unasked, so the inbox can be created again after its deletion.
         if id != "inbox" {
             state.index.deleted.push(id.to_owned());
-            let extra = state.index.deleted.len().saturating_sub(DELETED_KEPT);
+            let extra = state.index.deleted.len().saturating_sub(DELETED_MAX);
             state.index.deleted.drain(..extra);
         }
-        self.forget(&mut state, id).await
+        self.remove(&mut state, id).await
     }
 
     /// Appends an entry unless one with its id or key is among the latest. Returns the
@@ -290,7 +200,7 @@ impl Log {
         }
         let mut number = last;
         let mut pages: Vec<(u32, Page)> = Vec::new();
-        let later = tail.entries.split_off(place_of(&tail.entries, &entry));
+        let later = tail.entries.split_off(insert_position(&tail.entries, &entry));
         for record in records(&entry).into_iter().chain(later) {
             if !tail.entries.is_empty() && tail.bytes() + json(&record).len() > PAGE_BYTES_MAX {
                 pages.push((number, std::mem::take(&mut tail)));
@@ -304,10 +214,10 @@ impl Log {
         line.updated_ms = line.updated_ms.max(entry.at_ms);
         line.last_page = number;
         line.first_page = oldest;
-        line.unread |= entry.from != From::Me;
+        line.unread |= entry.from != Author::Me;
         if let Some(inbox_id) = entry.inbox_id {
             line.inbox.push(inbox_id);
-            let extra = line.inbox.len().saturating_sub(INBOX_KEPT);
+            let extra = line.inbox.len().saturating_sub(INBOX_MAX);
             line.inbox.drain(..extra);
         }
         self.make_room(&mut state).await?;
@@ -318,7 +228,7 @@ impl Log {
         for number in first..oldest {
             self.host.kv().delete(&page_key(conversation, number)).await?;
         }
-        keep_tail(&mut state, conversation, tail);
+        cache_tail(&mut state, conversation, tail);
         Ok(entry)
     }
 
@@ -387,7 +297,7 @@ impl Log {
             }
             self.host.kv().set(&page_key(conversation, number), &json(&page)).await?;
             if number == last {
-                keep_tail(&mut state, conversation, page);
+                cache_tail(&mut state, conversation, page);
             }
             return Ok(Some(changed));
         }
@@ -434,7 +344,7 @@ impl Log {
         Ok(None)
     }
 
-    async fn forget(&self, state: &mut State, id: &str) -> Result<bool, CallError> {
+    async fn remove(&self, state: &mut LogState, id: &str) -> Result<bool, CallError> {
         let Some(at) = state.index.conversations.iter().position(|c| c.id == id) else { return Ok(false) };
         let line = state.index.conversations.remove(at);
         state.tails.remove(id);
@@ -445,12 +355,12 @@ impl Log {
         Ok(true)
     }
 
-    async fn tail(&self, state: &mut State, conversation: &str, number: u32) -> Result<Page, CallError> {
+    async fn tail(&self, state: &mut LogState, conversation: &str, number: u32) -> Result<Page, CallError> {
         if let Some(page) = state.tails.get(conversation) {
             return Ok(page.clone());
         }
         let page = self.page(conversation, number).await?;
-        keep_tail(state, conversation, page.clone());
+        cache_tail(state, conversation, page.clone());
         Ok(page)
     }
 
@@ -462,34 +372,19 @@ impl Log {
     }
 
     /// Deletes pages beyond the bound. The index follows: a page that is missing is an empty one.
-    async fn make_room(&self, state: &mut State) -> Result<(), CallError> {
-        for key in surplus(&mut state.index.conversations, PAGES_TOTAL_MAX) {
+    async fn make_room(&self, state: &mut LogState) -> Result<(), CallError> {
+        for key in excess_pages(&mut state.index.conversations, PAGES_TOTAL_MAX) {
             self.host.kv().delete(&key).await?;
         }
         Ok(())
     }
 
-    async fn write_index(&self, state: &State) -> Result<(), CallError> {
+    async fn write_index(&self, state: &LogState) -> Result<(), CallError> {
         self.host.kv().set("index", &json(&state.index)).await
     }
 }
 
-/// Returns the index in a page at which a new entry belongs. An answer is inserted before the person's first later
-/// message without an answer, so that the answer of an interrupted turn stays below its question. A question of the
-/// host is appended.
-fn place_of(entries: &[Entry], new: &Entry) -> usize {
-    let end = entries.len();
-    let Some(answered) = new.in_reply_to.filter(|_| new.from == From::Agent && new.choices.is_none()) else {
-        return end;
-    };
-    let is_later = |entry: &Entry| entry.from == From::Me && entry.inbox_id.is_some_and(|id| id > answered);
-    match entries.iter().position(is_later) {
-        Some(at) if !entries[at..].iter().any(|entry| entry.from == From::Agent) => at,
-        _ => end,
-    }
-}
-
-fn keep_tail(state: &mut State, conversation: &str, page: Page) {
+fn cache_tail(state: &mut LogState, conversation: &str, page: Page) {
     if state.tails.len() >= TAILS_MAX && !state.tails.contains_key(conversation) {
         state.tails.pop_first();
     }
@@ -498,7 +393,7 @@ fn keep_tail(state: &mut State, conversation: &str, page: Page) {
 
 /// Takes the oldest pages beyond `pages_max` out of the conversations that were quiet longest, and returns their keys.
 /// Each conversation keeps its last page.
-fn surplus(conversations: &mut [Conversation], pages_max: usize) -> Vec<String> {
+fn excess_pages(conversations: &mut [Conversation], pages_max: usize) -> Vec<String> {
     let pages = |c: &Conversation| c.last_page.saturating_sub(c.first_page) as usize + 1;
     let extra = conversations.iter().map(pages).sum::<usize>().saturating_sub(pages_max);
     let mut keys = Vec::new();
@@ -519,41 +414,6 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("entries and conversations are plain JSON")
 }
 
-/// Splits an entry into records whose text fits a page.
-fn records(entry: &Entry) -> Vec<Entry> {
-    let mut records = Vec::new();
-    let mut rest = entry.text.as_str();
-    loop {
-        let mut at = rest.len().min(RECORD_TEXT_BYTES_MAX);
-        while !rest.is_char_boundary(at) {
-            at -= 1;
-        }
-        let (now, later) = rest.split_at(at);
-        let record = if records.is_empty() {
-            Entry { text: now.to_owned(), ..entry.clone() }
-        } else {
-            Entry { continues: true, ..Entry::new(entry.id.clone(), entry.from, now.to_owned(), entry.at_ms) }
-        };
-        records.push(record);
-        if later.is_empty() {
-            return records;
-        }
-        rest = later;
-    }
-}
-
-/// Joins the records of each entry.
-fn join(records: Vec<Entry>) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::with_capacity(records.len());
-    for record in records {
-        match entries.last_mut() {
-            Some(last) if record.continues && last.id == record.id => last.text.push_str(&record.text),
-            _ => entries.push(record),
-        }
-    }
-    entries
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -567,9 +427,9 @@ mod tests {
     #[test]
     fn the_oldest_pages_of_the_quietest_conversations_make_room_and_every_last_page_stays() {
         let mut list = [conversation("new", 9, (0, 3)), conversation("old", 1, (4, 6)), conversation("one", 0, (2, 2))];
-        assert!(surplus(&mut list, 8).is_empty());
-        assert_eq!(surplus(&mut list, 5), ["log/old/4", "log/old/5", "log/new/0"]);
+        assert!(excess_pages(&mut list, 8).is_empty());
+        assert_eq!(excess_pages(&mut list, 5), ["log/old/4", "log/old/5", "log/new/0"]);
         assert_eq!(list.each_ref().map(|c| (c.first_page, c.last_page)), [(1, 3), (6, 6), (2, 2)]);
-        assert_eq!(surplus(&mut list, 0), ["log/new/1", "log/new/2"], "nothing is left to give");
+        assert_eq!(excess_pages(&mut list, 0), ["log/new/1", "log/new/2"], "nothing is left to give");
     }
 }

@@ -4,20 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
-use serde_json::{Value, json};
 
-use crate::connection::{Connection, random_word};
-use crate::inbound::is_id;
-use crate::live::Ends;
-use crate::log::{Conversation, Entry, File, From};
+use crate::connection::Connection;
+use crate::entry::{Author, Entry, File};
+use crate::ids::{is_id, random_word};
+use crate::live::TurnEffect;
+use crate::view::{entry_json, publish_conversation};
 
-/// The text with which the host ends an interrupted answer.
-const INTERRUPTED: &str = "(interrupted)";
 /// The time that a turn's first event waits for the response of `emit`, which may arrive later.
-const REGISTERED_WITHIN: Duration = Duration::from_secs(2);
+const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Appends one part to the log, which is its delivery.
-pub(crate) async fn send(link: &Arc<Connection>, message: Outgoing) -> SendOutcome {
+pub(crate) async fn send(connection: &Arc<Connection>, message: Outgoing) -> SendOutcome {
     let conversation = message.chat.id.clone();
     if message.chat.kind != ChatType::Dm || !is_id(&conversation) {
         return SendOutcome::refused(RefusalKind::Invalid, "the chat does not belong to this page");
@@ -25,19 +23,19 @@ pub(crate) async fn send(link: &Arc<Connection>, message: Outgoing) -> SendOutco
     let Some(markdown) = is_markdown(&message.format) else {
         return SendOutcome::refused(RefusalKind::BadFormat, "this page supports only markdown and plain text");
     };
-    let at_ms = link.host.now_ms();
+    let at_ms = connection.host.now_ms();
     let title = message
         .chat
         .name
         .clone()
         .unwrap_or_else(|| if conversation == "inbox" { "Inbox".into() } else { String::new() });
-    if let Err(error) = link.log.open(&conversation, &title, at_ms).await {
-        return not_kept(&error);
+    if let Err(error) = connection.log.open(&conversation, &title, at_ms).await {
+        return store_failure(&error);
     }
     let id = if message.key.is_empty() { random_word() } else { format!("d-{}", message.key) };
     let from = match message.purpose {
-        Purpose::Notice => From::Notice,
-        _ => From::Agent,
+        Purpose::Notice => Author::Notice,
+        _ => Author::Agent,
     };
     let mut entry = Entry::new(id, from, message.text, at_ms);
     entry.markdown = markdown;
@@ -45,34 +43,36 @@ pub(crate) async fn send(link: &Arc<Connection>, message: Outgoing) -> SendOutco
     entry.key = message.key;
     entry.choices = message.choices;
     entry.files = message.media.into_iter().map(file).collect();
-    match link.log.append(&conversation, entry).await {
+    match connection.log.append(&conversation, entry).await {
         Ok(entry) => {
             let ends = match entry.in_reply_to {
-                Some(inbox_id) if entry.from == From::Agent && message.part >= message.of => Ends::Turn(inbox_id),
-                Some(inbox_id) if entry.from == From::Notice => Ends::Waiting(inbox_id),
-                _ => Ends::Nothing,
+                Some(inbox_id) if entry.from == Author::Agent && message.part >= message.of => {
+                    TurnEffect::EndsTurn(inbox_id)
+                }
+                Some(inbox_id) if entry.from == Author::Notice => TurnEffect::EndsWait(inbox_id),
+                _ => TurnEffect::None,
             };
-            link.sessions.stir();
-            link.live.entry(&conversation, ends, &shown(&conversation, &entry));
-            if let Some(line) = link.log.conversation(&conversation).await {
-                tell_conversation(link, &line);
+            connection.sessions.request_refresh();
+            connection.live.entry(&conversation, ends, &entry_json(&conversation, &entry));
+            if let Some(line) = connection.log.conversation(&conversation).await {
+                publish_conversation(connection, &line);
             }
             SendOutcome::delivered(entry.id, entry.at_ms)
         }
-        Err(error) => not_kept(&error),
+        Err(error) => store_failure(&error),
     }
 }
 
 /// Edits a message. A message without choices loses its buttons.
-pub(crate) async fn edit(link: &Arc<Connection>, message: SentMessage, outgoing: Outgoing) -> SendOutcome {
+pub(crate) async fn edit(connection: &Arc<Connection>, message: SentMessage, outgoing: Outgoing) -> SendOutcome {
     let Some(markdown) = is_markdown(&outgoing.format) else {
         return SendOutcome::refused(RefusalKind::BadFormat, "this page supports only markdown and plain text");
     };
     let conversation = message.chat.id;
-    if link.log.conversation(&conversation).await.is_none() {
+    if connection.log.conversation(&conversation).await.is_none() {
         return SendOutcome::refused(RefusalKind::ChatGone, "the conversation was deleted");
     }
-    let changed = link
+    let changed = connection
         .log
         .edit(&conversation, &message.id, |entry| {
             entry.text = outgoing.text;
@@ -85,95 +85,43 @@ pub(crate) async fn edit(link: &Arc<Connection>, message: SentMessage, outgoing:
         .await;
     match changed {
         Ok(Some(entry)) => {
-            link.live.entry(&conversation, Ends::Nothing, &shown(&conversation, &entry));
-            SendOutcome::delivered(entry.id, link.host.now_ms())
+            connection.live.entry(&conversation, TurnEffect::None, &entry_json(&conversation, &entry));
+            SendOutcome::delivered(entry.id, connection.host.now_ms())
         }
         Ok(None) => SendOutcome::refused(RefusalKind::TooLong, "the message is too old or too long to be edited"),
-        Err(error) => not_kept(&error),
+        Err(error) => store_failure(&error),
     }
 }
 
 /// Publishes one event of a running turn.
 pub(crate) async fn turn_event(
-    link: &Arc<Connection>,
+    connection: &Arc<Connection>,
     inbox_id: i64,
     seq: u64,
     event: TurnEvent,
 ) -> Result<(), CallError> {
-    let conversation = conversation_of(link, inbox_id).await.ok_or_else(|| {
+    let conversation = conversation_of(connection, inbox_id).await.ok_or_else(|| {
         CallError::new("not_found", format!("event {inbox_id} does not belong to a conversation of this page"))
     })?;
     if matches!(event, TurnEvent::Metadata { .. } | TurnEvent::Done { .. } | TurnEvent::Error { .. }) {
-        link.sessions.stir();
+        connection.sessions.request_refresh();
     }
-    link.live.turn_event(&conversation, inbox_id, seq, &event);
+    connection.live.turn_event(&conversation, inbox_id, seq, &event);
     Ok(())
 }
 
 /// Returns the conversation of an event. A turn may start before the response of `emit` has put its event into the log.
-async fn conversation_of(link: &Connection, inbox_id: i64) -> Option<String> {
-    let mut news = link.live.news();
+async fn conversation_of(connection: &Connection, inbox_id: i64) -> Option<String> {
+    let mut changes = connection.live.changes();
     let wait = async {
         loop {
-            if let Some(found) = link.log.conversation_of(inbox_id).await {
+            if let Some(found) = connection.log.conversation_of(inbox_id).await {
                 return Some(found);
             }
-            news.changed().await.ok()?;
+            changes.changed().await.ok()?;
         }
     };
-    tokio::time::timeout(REGISTERED_WITHIN, wait).await.ok().flatten()
-}
-
-/// Sends a conversation's list entry to every page.
-pub(crate) fn tell_conversation(link: &Connection, conversation: &Conversation) {
-    link.live.publish(&json!({ "type": "conversation", "conversation": line(link, conversation) }));
-}
-
-/// Returns the title of the session, or else the title of the conversation.
-pub(crate) fn title(link: &Connection, conversation: &Conversation) -> String {
-    let named = link.sessions.of(&conversation.id).and_then(|session| session.title);
-    named.unwrap_or_else(|| conversation.title.clone())
-}
-
-/// Returns the conversation as JSON for the page.
-pub(crate) fn line(link: &Connection, conversation: &Conversation) -> Value {
-    json!({
-        "id": conversation.id,
-        "title": title(link, conversation),
-        "session": conversation.session,
-        "created_ms": conversation.created_ms,
-        "updated_ms": conversation.updated_ms,
-        "unread": conversation.unread,
-    })
-}
-
-/// Returns the entry as JSON for the page, with addresses instead of paths of files.
-pub(crate) fn shown(conversation: &str, entry: &Entry) -> Value {
-    let files: Vec<Value> = entry
-        .files
-        .iter()
-        .map(|file| {
-            json!({
-                "url": format!("/files/{conversation}/{}", file.id),
-                "name": file.name,
-                "mime": file.mime,
-                "size": file.size,
-            })
-        })
-        .collect();
-    json!({
-        "id": entry.id,
-        "from": entry.from,
-        "text": entry.text,
-        "at_ms": entry.at_ms,
-        "markdown": entry.markdown,
-        "inbox_id": entry.inbox_id,
-        "in_reply_to": entry.in_reply_to,
-        "files": files,
-        "choices": entry.choices,
-        "chosen": entry.chosen,
-        "interrupted": entry.from == From::Agent && entry.text.trim_end().ends_with(INTERRUPTED),
-    })
+    tokio::time::timeout(REGISTRATION_TIMEOUT, wait).await.ok().flatten()
 }
 
 fn is_markdown(format: &Format) -> Option<bool> {
@@ -189,7 +137,7 @@ fn file(media: OutMedia) -> File {
 }
 
 /// Returns the result of a failed write. The host stores the log, so the write may be retried under the same key.
-fn not_kept(error: &CallError) -> SendOutcome {
+fn store_failure(error: &CallError) -> SendOutcome {
     if error.code == "not_found" {
         return SendOutcome::refused(RefusalKind::ChatGone, "the conversation was deleted");
     }

@@ -2,12 +2,12 @@
 //! sessions that are in no conversation of this page.
 //!
 //! The host is authoritative. Its last reply is cached for display. The host is asked again
-//! after every event that may have changed it, and every [`SWEEP`] while a page is open,
+//! after every event that may have changed it, and every [`REFRESH_INTERVAL`] while a page is open,
 //! for a title given elsewhere, a branch, or a session started in the terminal. Without the
 //! grant `sessions.list` the page shows only its own conversations, with titles given on
 //! it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_adapter_sdk::prelude::*;
@@ -15,111 +15,57 @@ use hermes_adapter_sdk::protocol::host_method;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 
 use crate::connection::Connection;
-use crate::inbound::operator;
-use crate::log::{Conversation, Entry, From};
-use crate::outbound;
+use crate::entry::{Author, Conversation, Entry};
+use crate::listeners::has_listeners;
+use crate::requests::operator;
+use crate::session_cache::Session;
+use crate::view;
 
 /// The interval of requests to the host while a page is open and idle.
-const SWEEP: Duration = Duration::from_secs(10);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
+
 /// The time in which further changes are collected; the host names a session shortly after its first answer.
-const SETTLE: Duration = Duration::from_millis(250);
+const SETTLE_PAUSE: Duration = Duration::from_millis(250);
+
 /// The number of requested sessions, which is the host's maximum.
 const SESSIONS_MAX: u32 = 200;
+
 /// The maximum number of other sessions in the page's list; the search finds the rest.
-const ELSEWHERE_MAX: usize = 50;
+const OTHER_SESSIONS_MAX: usize = 50;
+
 /// The maximum number of messages shown of a session without a log here.
 const HISTORY_MAX: u32 = 200;
+
 /// The maximum number of search hits.
 const HITS_MAX: u32 = 20;
+
 /// The time in which a session to be deleted must end its turn.
-const ENDS_WITHIN: Duration = Duration::from_secs(4);
+const TURN_END_TIMEOUT: Duration = Duration::from_secs(4);
+
 /// The interval of the checks during that time.
-const ENDS_LOOK: Duration = Duration::from_millis(100);
-
-/// One session of the person at the page.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(crate) struct Session {
-    pub(crate) id: String,
-    #[serde(default)]
-    pub(crate) title: Option<String>,
-    #[serde(default)]
-    source: String,
-    #[serde(default)]
-    messages: u64,
-    #[serde(default)]
-    active_ms: i64,
-    #[serde(default)]
-    end_reason: Option<String>,
-    /// The chats of this page in which the session continues.
-    #[serde(default)]
-    chats: Vec<Chat>,
-}
-
-/// The last reply of the host.
-#[derive(Default)]
-pub(crate) struct Sessions {
-    /// `None` before the first reply, and if the host does not list sessions.
-    known: Mutex<Option<Vec<Session>>>,
-    wanted: Notify,
-    /// A lock that allows one request at a time.
-    asking: tokio::sync::Mutex<()>,
-    /// A lock that allows one resume at a time, so that a session continues in only one
-    /// conversation, even if it is requested repeatedly.
-    going_on: tokio::sync::Mutex<()>,
-}
-
-impl Sessions {
-    fn known(&self) -> MutexGuard<'_, Option<Vec<Session>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Requests an update, after an event that may have changed the host's reply.
-    pub(crate) fn stir(&self) {
-        self.wanted.notify_one();
-    }
-
-    /// Removes a deleted session. Until the next request it would be shown as one without a conversation.
-    pub(crate) fn forget(&self, id: &str) {
-        if let Some(known) = self.known().as_mut() {
-            known.retain(|session| session.id != id);
-        }
-    }
-
-    /// Returns the session of a conversation.
-    pub(crate) fn of(&self, conversation: &str) -> Option<Session> {
-        let known = self.known();
-        let goes_on = |session: &&Session| session.chats.iter().any(|chat| chat.id == conversation);
-        known.iter().flatten().find(goes_on).cloned()
-    }
-
-    /// Returns a session by its id.
-    fn one(&self, id: &str) -> Option<Session> {
-        self.known().iter().flatten().find(|session| session.id == id).cloned()
-    }
-}
+const TURN_END_CHECK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Returns the conversations and the other sessions, for the page's list.
-pub(crate) async fn list(link: &Connection) -> (Vec<Value>, Vec<Value>) {
-    let conversations = link.log.conversations().await;
-    let lines = conversations.iter().map(|line| outbound::line(link, line)).collect();
-    (lines, elsewhere(link, &conversations))
+pub(crate) async fn list(connection: &Connection) -> (Vec<Value>, Vec<Value>) {
+    let conversations = connection.log.conversations().await;
+    let lines = conversations.iter().map(|line| view::conversation_json(connection, line)).collect();
+    (lines, other_sessions(connection, &conversations))
 }
 
 /// Returns the person's sessions that continue in none of these conversations.
-fn elsewhere(link: &Connection, conversations: &[Conversation]) -> Vec<Value> {
+fn other_sessions(connection: &Connection, conversations: &[Conversation]) -> Vec<Value> {
     let here = |chat: &Chat| conversations.iter().any(|line| line.id == chat.id);
-    let known = link.sessions.known();
+    let known = connection.sessions.list();
     let others = known.iter().flatten().filter(|session| {
         // A compressed session continues in the session with its summary.
         session.messages > 0 && session.end_reason.as_deref() != Some("compression") && !session.chats.iter().any(here)
     });
-    others.take(ELSEWHERE_MAX).map(shown).collect()
+    others.take(OTHER_SESSIONS_MAX).map(session_json).collect()
 }
 
-fn shown(session: &Session) -> Value {
+fn session_json(session: &Session) -> Value {
     json!({
         "id": session.id,
         "title": session.title,
@@ -130,91 +76,98 @@ fn shown(session: &Session) -> Value {
 }
 
 /// Updates the cache for as long as the page is served.
-pub(crate) async fn keep_true(link: &Arc<Connection>) {
+pub(crate) async fn watch(connection: &Arc<Connection>) {
     loop {
-        if tokio::time::timeout(SWEEP, link.sessions.wanted.notified()).await.is_err() && !crate::api::is_looked_at() {
+        if tokio::time::timeout(REFRESH_INTERVAL, connection.sessions.refresh_request.notified()).await.is_err()
+            && !has_listeners()
+        {
             continue;
         }
-        tokio::time::sleep(SETTLE).await;
-        refresh(link).await;
+        tokio::time::sleep(SETTLE_PAUSE).await;
+        refresh(connection).await;
     }
 }
 
 /// Requests the sessions from the host and publishes the differences.
-pub(crate) async fn refresh(link: &Arc<Connection>) {
-    let _asking = link.sessions.asking.lock().await;
-    let mut told = match ask::<Vec<Session>>(link, host_method::SESSIONS_LIST, json!({ "limit": SESSIONS_MAX })).await {
-        Ok(told) => told,
-        Err(error) => {
-            // The cache stays valid until the host replies again.
-            tracing::debug!(code = error.code, "list of sessions is not available: {error}");
-            return;
-        }
-    };
-    let conversations = link.log.conversations().await;
-    let before = elsewhere(link, &conversations);
-    let former: Vec<Option<Session>> = conversations.iter().map(|line| link.sessions.of(&line.id)).collect();
-    let unsure = beyond(link, &conversations, &former, &mut told).await;
-    *link.sessions.known() = Some(told);
-    for (line, former) in conversations.iter().zip(former).filter(|(line, _)| !unsure.contains(&line.id.as_str())) {
-        let session = link.sessions.of(&line.id);
+pub(crate) async fn refresh(connection: &Arc<Connection>) {
+    let _lock = connection.sessions.refresh_lock.lock().await;
+    let mut listed =
+        match call::<Vec<Session>>(connection, host_method::SESSIONS_LIST, json!({ "limit": SESSIONS_MAX })).await {
+            Ok(listed) => listed,
+            Err(error) => {
+                // The cache stays valid until the host replies again.
+                tracing::debug!(code = error.code, "list of sessions is not available: {error}");
+                return;
+            }
+        };
+    let conversations = connection.log.conversations().await;
+    let before = other_sessions(connection, &conversations);
+    let previous: Vec<Option<Session>> =
+        conversations.iter().map(|line| connection.sessions.of_conversation(&line.id)).collect();
+    let unresolved = complete_list(connection, &conversations, &previous, &mut listed).await;
+    *connection.sessions.list() = Some(listed);
+    for (line, previous) in
+        conversations.iter().zip(previous).filter(|(line, _)| !unresolved.contains(&line.id.as_str()))
+    {
+        let session = connection.sessions.of_conversation(&line.id);
         let id = session.as_ref().map(|session| session.id.clone());
-        let moved = line.session != id;
-        if moved && let Err(error) = keep_session(link, line, id).await {
+        let changed = line.session != id;
+        if changed && let Err(error) = store_session(connection, line, id).await {
             tracing::warn!(conversation = line.id, "the session of a conversation cannot be saved: {error}");
         }
         let title = |session: &Option<Session>| session.as_ref().and_then(|session| session.title.clone());
-        if (moved || title(&session) != title(&former))
-            && let Some(line) = link.log.conversation(&line.id).await
+        if (changed || title(&session) != title(&previous))
+            && let Some(line) = connection.log.conversation(&line.id).await
         {
-            outbound::tell_conversation(link, &line);
+            view::publish_conversation(connection, &line);
         }
     }
-    let now = elsewhere(link, &conversations);
+    let now = other_sessions(connection, &conversations);
     if now != before {
-        link.live.publish(&json!({ "type": "sessions", "sessions": now }));
+        connection.live.publish(&json!({ "type": "sessions", "sessions": now }));
     }
 }
 
 /// Completes a truncated list: adds the sessions of conversations that it does not mention. Returns the
 /// conversations without a reply of the host, which stay unchanged.
-async fn beyond<'a>(
-    link: &Connection,
+async fn complete_list<'a>(
+    connection: &Connection,
     conversations: &'a [Conversation],
-    former: &[Option<Session>],
-    told: &mut Vec<Session>,
+    previous: &[Option<Session>],
+    listed: &mut Vec<Session>,
 ) -> Vec<&'a str> {
-    let mut unsure = Vec::new();
-    if told.len() < SESSIONS_MAX as usize {
-        return unsure;
+    let mut unresolved = Vec::new();
+    if listed.len() < SESSIONS_MAX as usize {
+        return unresolved;
     }
-    for (line, former) in conversations.iter().zip(former) {
+    for (line, previous) in conversations.iter().zip(previous) {
         let Some(id) = &line.session else { continue };
-        let is_told = |session: &Session| session.id == *id || session.chats.iter().any(|chat| chat.id == line.id);
-        if told.iter().any(is_told) {
+        let is_listed = |session: &Session| session.id == *id || session.chats.iter().any(|chat| chat.id == line.id);
+        if listed.iter().any(is_listed) {
             continue;
         }
-        match ask(link, host_method::SESSIONS_GET, json!({ "session_id": id })).await {
-            Ok(session) => told.push(session),
+        match call(connection, host_method::SESSIONS_GET, json!({ "session_id": id })).await {
+            Ok(session) => listed.push(session),
             Err(error) if error.code == "not_found" => {}
             Err(error) => {
                 tracing::debug!(code = error.code, session = id, "session is not available: {error}");
-                told.extend(former.clone());
-                unsure.push(line.id.as_str());
+                listed.extend(previous.clone());
+                unresolved.push(line.id.as_str());
             }
         }
     }
-    unsure
+    unresolved
 }
 
 /// Stores the session of a conversation. A conversation that left its session has another
 /// subject, so its generated title is removed.
-async fn keep_session(link: &Connection, line: &Conversation, session: Option<String>) -> Result<(), CallError> {
-    let left = line.session.is_some();
-    link.log
+async fn store_session(connection: &Connection, line: &Conversation, session: Option<String>) -> Result<(), CallError> {
+    let has_left = line.session.is_some();
+    connection
+        .log
         .change(&line.id, |line| {
             line.session = session;
-            if left {
+            if has_left {
                 line.title.clear();
             }
         })
@@ -223,9 +176,9 @@ async fn keep_session(link: &Connection, line: &Conversation, session: Option<St
 }
 
 /// Calls a method of the host on behalf of the person at the page.
-async fn ask<T: DeserializeOwned>(link: &Connection, method: &str, mut payload: Value) -> Result<T, CallError> {
+async fn call<T: DeserializeOwned>(connection: &Connection, method: &str, mut payload: Value) -> Result<T, CallError> {
     payload["sender"] = json!(operator());
-    link.host.call(method, &payload).await
+    connection.host.call(method, &payload).await
 }
 
 /// Returns whether the host does not permit or support the call.
@@ -235,14 +188,14 @@ fn is_withheld(error: &CallError) -> bool {
 
 /// Renames a session; the host numbers a title that is taken. Returns the stored title;
 /// `None` if renaming is not permitted.
-pub(crate) async fn rename(link: &Connection, session: &str, title: &str) -> Result<Option<String>, CallError> {
+pub(crate) async fn rename(connection: &Connection, session: &str, title: &str) -> Result<Option<String>, CallError> {
     #[derive(Deserialize)]
     struct Renamed {
         #[serde(default)]
         title: Option<String>,
     }
-    let wish = json!({ "session_id": session, "title": title, "numbered": true });
-    match ask::<Renamed>(link, host_method::SESSIONS_RENAME, wish).await {
+    let params = json!({ "session_id": session, "title": title, "numbered": true });
+    match call::<Renamed>(connection, host_method::SESSIONS_RENAME, params).await {
         Ok(renamed) => Ok(Some(renamed.title.unwrap_or_else(|| title.to_owned()))),
         Err(error) if is_withheld(&error) => Ok(None),
         Err(error) => Err(error),
@@ -250,12 +203,12 @@ pub(crate) async fn rename(link: &Connection, session: &str, title: &str) -> Res
 }
 
 /// Deletes a session. Waits for the end of a turn that is being stopped.
-pub(crate) async fn delete(link: &Connection, session: &str) -> Result<(), CallError> {
-    let wish = json!({ "session_id": session });
-    let mut looks = ENDS_WITHIN.as_millis() / ENDS_LOOK.as_millis();
+pub(crate) async fn delete(connection: &Connection, session: &str) -> Result<(), CallError> {
+    let params = json!({ "session_id": session });
+    let mut checks = TURN_END_TIMEOUT.as_millis() / TURN_END_CHECK_PAUSE.as_millis();
     loop {
-        match ask::<Value>(link, host_method::SESSIONS_DELETE, wish.clone()).await {
-            Err(error) if error.code == "refused" && looks > 0 => looks -= 1,
+        match call::<Value>(connection, host_method::SESSIONS_DELETE, params.clone()).await {
+            Err(error) if error.code == "refused" && checks > 0 => checks -= 1,
             // The session is gone, or this page has no permission.
             Err(error) if error.code == "not_found" || is_withheld(&error) => return Ok(()),
             Err(error) if error.code == "refused" => {
@@ -263,83 +216,55 @@ pub(crate) async fn delete(link: &Connection, session: &str) -> Result<(), CallE
             }
             other => return other.map(drop),
         }
-        tokio::time::sleep(ENDS_LOOK).await;
+        tokio::time::sleep(TURN_END_CHECK_PAUSE).await;
     }
 }
 
 /// The content of a session without a log here.
 #[derive(Serialize)]
-pub(crate) struct Past {
+pub(crate) struct SessionHistory {
     session: Value,
     entries: Vec<Value>,
 }
 
 /// Returns the messages of a session.
-pub(crate) async fn past(link: &Arc<Connection>, id: &str) -> Result<Past, CallError> {
-    let session: Session = ask(link, host_method::SESSIONS_GET, json!({ "session_id": id })).await?;
-    let entries = entries(link, id).await?;
-    Ok(Past { session: shown(&session), entries: entries.iter().map(|entry| outbound::shown("", entry)).collect() })
+pub(crate) async fn history(connection: &Arc<Connection>, id: &str) -> Result<SessionHistory, CallError> {
+    let session: Session = call(connection, host_method::SESSIONS_GET, json!({ "session_id": id })).await?;
+    let entries = entries(connection, id).await?;
+    Ok(SessionHistory {
+        session: session_json(&session),
+        entries: entries.iter().map(|entry| view::entry_json("", entry)).collect(),
+    })
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct HistoryMessage {
     id: i64,
     role: String,
     content: String,
     at_ms: i64,
 }
 
-async fn entries(link: &Connection, id: &str) -> Result<Vec<Entry>, CallError> {
-    let wish = json!({ "session_id": id, "limit": HISTORY_MAX });
-    let told: Vec<Told> = ask(link, host_method::SESSIONS_HISTORY, wish).await?;
-    let entry = |told: Told| {
-        let from = match told.role.as_str() {
-            "user" => From::Me,
-            "assistant" => From::Agent,
+pub(crate) async fn entries(connection: &Connection, id: &str) -> Result<Vec<Entry>, CallError> {
+    let params = json!({ "session_id": id, "limit": HISTORY_MAX });
+    let listed: Vec<HistoryMessage> = call(connection, host_method::SESSIONS_HISTORY, params).await?;
+    let entry = |listed: HistoryMessage| {
+        let from = match listed.role.as_str() {
+            "user" => Author::Me,
+            "assistant" => Author::Agent,
             _ => return None,
         };
         // A tool call has no text of its own.
-        let mut entry = (!told.content.trim().is_empty())
-            .then(|| Entry::new(format!("h-{}", told.id), from, told.content, told.at_ms))?;
-        entry.markdown = from == From::Agent;
+        let mut entry = (!listed.content.trim().is_empty())
+            .then(|| Entry::new(format!("h-{}", listed.id), from, listed.content, listed.at_ms))?;
+        entry.markdown = from == Author::Agent;
         Some(entry)
     };
-    Ok(told.into_iter().filter_map(entry).collect())
-}
-
-/// Resumes a session in a conversation of this page: in its current one, or in a new one
-/// that starts with the earlier messages. The request is `/resume`, so that a refusal is
-/// explained in the host's words.
-pub(crate) async fn go_on(link: &Arc<Connection>, id: &str) -> Result<Conversation, CallError> {
-    let _going_on = link.sessions.going_on.lock().await;
-    refresh(link).await;
-    let missing = || CallError::new("not_found", "this conversation no longer exists");
-    let session = link.sessions.one(id).ok_or_else(missing)?;
-    for chat in &session.chats {
-        if let Some(line) = link.log.conversation(&chat.id).await {
-            return Ok(line);
-        }
-    }
-    let past = entries(link, id).await?;
-    let line = crate::inbound::begin(link, session.title.as_deref().unwrap_or_default()).await?;
-    let led = match link.log.copy(&line.id, past).await {
-        Ok(()) => crate::inbound::resume(link, &line, id).await,
-        Err(error) => Err(error),
-    };
-    refresh(link).await;
-    if let Err(error) = led.and_then(|refused| match link.sessions.of(&line.id) {
-        Some(_) => Ok(()),
-        None => Err(CallError::new("refused", refused.unwrap_or_else(|| "the host did not continue it".to_owned()))),
-    }) {
-        link.log.delete(&line.id).await?;
-        link.live.forget(&line.id);
-        return Err(error);
-    }
-    Ok(link.log.conversation(&line.id).await.unwrap_or(line))
+    Ok(listed.into_iter().filter_map(entry).collect())
 }
 
 /// Searches all sessions of the person for words.
-pub(crate) async fn search(link: &Connection, query: &str) -> Result<Vec<Value>, CallError> {
+pub(crate) async fn search(connection: &Connection, query: &str) -> Result<Vec<Value>, CallError> {
     #[derive(Deserialize)]
     struct Hit {
         session: String,
@@ -348,10 +273,11 @@ pub(crate) async fn search(link: &Connection, query: &str) -> Result<Vec<Value>,
         at_ms: i64,
         snippet: String,
     }
-    let hits: Vec<Hit> = ask(link, host_method::SESSIONS_SEARCH, json!({ "query": query, "limit": HITS_MAX })).await?;
-    let conversations = link.log.conversations().await;
+    let hits: Vec<Hit> =
+        call(connection, host_method::SESSIONS_SEARCH, json!({ "query": query, "limit": HITS_MAX })).await?;
+    let conversations = connection.log.conversations().await;
     let place = |hit: Hit| {
-        let chats = link.sessions.one(&hit.session).map(|session| session.chats).unwrap_or_default();
+        let chats = connection.sessions.by_id(&hit.session).map(|session| session.chats).unwrap_or_default();
         let here = chats.iter().find(|chat| conversations.iter().any(|line| line.id == chat.id));
         json!({
             "session": hit.session,
@@ -365,12 +291,12 @@ pub(crate) async fn search(link: &Connection, query: &str) -> Result<Vec<Value>,
 }
 
 /// Returns the commands of this person, with the available models; `None` if the host does not list them.
-pub(crate) async fn commands(link: &Connection) -> Option<Vec<CommandInfo>> {
+pub(crate) async fn commands(connection: &Connection) -> Option<Vec<CommandInfo>> {
     #[derive(Deserialize)]
     struct Model {
         id: String,
     }
-    let mut commands: Vec<CommandInfo> = match ask(link, host_method::COMMANDS_LIST, json!({})).await {
+    let mut commands: Vec<CommandInfo> = match call(connection, host_method::COMMANDS_LIST, json!({})).await {
         Ok(commands) => commands,
         Err(error) => {
             tracing::debug!(code = error.code, "list of commands is not available: {error}");
@@ -378,10 +304,17 @@ pub(crate) async fn commands(link: &Connection) -> Option<Vec<CommandInfo>> {
         }
     };
     if let Some(model) = commands.iter_mut().find(|command| command.name == "model")
-        && let Ok(models) = link.host.call::<Vec<Model>>(host_method::MODELS_LIST, &json!({})).await
+        && let Ok(models) = connection.host.call::<Vec<Model>>(host_method::MODELS_LIST, &json!({})).await
     {
         let known = models.into_iter().map(|model| model.id);
         model.values = known.chain(std::mem::take(&mut model.values)).collect();
     }
     Some(commands)
+}
+
+/// Requests the slash commands. Commands that the host reports by itself are accepted, too.
+pub(crate) async fn refresh_commands(connection: &Connection) {
+    if let Some(commands) = commands(connection).await {
+        connection.live.set_commands(commands);
+    }
 }

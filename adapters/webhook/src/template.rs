@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use hermes_adapter_sdk::protocol::text::one_line;
 use serde_json::Value;
 
 use crate::payload::{Call, at};
@@ -28,7 +29,7 @@ pub(crate) fn text(template: Option<&str>, call: &Call<'_>) -> String {
         None => format!(
             "Webhook `{}` received the event `{}`:\n\n{}",
             call.route,
-            one_line(&cut(&call.event, VALUE_CHARS_MAX)),
+            one_line(&cut(&call.event, VALUE_CHARS_MAX)).replace('`', " "),
             fenced(&whole(call.payload))
         ),
     }
@@ -95,10 +96,6 @@ fn fenced(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);
     format!("{fence}json\n{text}\n{fence}")
-}
-
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect()
 }
 
 /// Returns at most `chars_max` characters of a text, with a note about omitted characters.

@@ -199,7 +199,7 @@ pub enum Judged {
 #[derive(Debug, Default)]
 pub struct Book {
     /// Open questions by the order in which they were asked.
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenQuestion>,
     asked: u64,
     /// Ids of closed questions, newest last, with a flag for "answered".
     over: VecDeque<(String, bool)>,
@@ -212,7 +212,7 @@ pub struct Book {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenQuestion {
     question: Question,
     /// Receipt that proves that the question is visible in its chat.
     there: Option<Receipt>,
@@ -226,7 +226,7 @@ impl Book {
     /// Opens a question.
     pub fn open(&mut self, question: Question) {
         self.asked += 1;
-        self.open.insert(self.asked, Open { question, there: None, told_again: false, told: BTreeSet::new() });
+        self.open.insert(self.asked, OpenQuestion { question, there: None, told_again: false, told: BTreeSet::new() });
     }
 
     /// Records the receipt of a question. From now on words in the chat of its arrival may answer it.
@@ -356,7 +356,7 @@ impl Book {
 
     /// Returns the questions in this chat that are addressed to the sender and were visible at that time,
     /// newest last.
-    fn put_to(&self, by: &By<'_>, now_ms: i64) -> impl DoubleEndedIterator<Item = &Open> {
+    fn put_to(&self, by: &By<'_>, now_ms: i64) -> impl DoubleEndedIterator<Item = &OpenQuestion> {
         self.open.values().filter(move |open| {
             let question = &open.question;
             let is_own = question.addressee.is_none() && question.is_put_to(by.sender);
@@ -380,7 +380,7 @@ impl Book {
         self.approvals(by).any(|open| open.question.is_theirs(by) && !open.is_there_for(by))
     }
 
-    fn approvals(&self, by: &By<'_>) -> impl DoubleEndedIterator<Item = &Open> {
+    fn approvals(&self, by: &By<'_>) -> impl DoubleEndedIterator<Item = &OpenQuestion> {
         self.open.values().filter(|open| open.question.kind == Kind::Approval && open.question.is_about(by))
     }
 
@@ -448,7 +448,7 @@ fn is_of_late(at_ms: i64, now_ms: i64) -> bool {
     now_ms.saturating_sub(at_ms) <= ASK_ECHO_MS
 }
 
-impl Open {
+impl OpenQuestion {
     /// Returns true if the question was visible when the sender wrote.
     fn is_there_for(&self, by: &By<'_>) -> bool {
         self.there.as_ref().is_some_and(|there| {

@@ -117,7 +117,7 @@ pub struct Windows {
 #[derive(Clone, Debug)]
 pub struct Guard {
     running: Option<Vec<InboxId>>,
-    queue: VecDeque<Entry>,
+    queue: VecDeque<WaitingMessage>,
     /// True once the running turn was asked to end for a waiting message.
     interrupting: bool,
     /// True if the next turn takes all waiting messages.
@@ -128,7 +128,7 @@ pub struct Guard {
 
 /// A waiting message.
 #[derive(Clone, Debug)]
-struct Entry {
+struct WaitingMessage {
     events: Group,
     by: String,
     wish: BusyMode,
@@ -170,7 +170,7 @@ impl Guard {
         let own = self.queue.iter_mut().rev().find(|entry| entry.by == arrival.by);
         let joined = own.is_some_and(|entry| entry.take(&arrival, is_last, &windows, now));
         if !joined {
-            self.queue.push_back(Entry::new(arrival, &windows, now));
+            self.queue.push_back(WaitingMessage::new(arrival, &windows, now));
         }
         match wish {
             _ if self.running.is_none() => Admission::Held,
@@ -324,7 +324,7 @@ impl Guard {
     }
 }
 
-impl Entry {
+impl WaitingMessage {
     fn new(arrival: Arrival, windows: &Windows, now: Duration) -> Self {
         let Arrival { inbox, by, wish, join } = arrival;
         let held_until = match join {

@@ -5,13 +5,7 @@
 
 /// `session.queue_max`: events that may wait while a turn of their session runs.
 pub const QUEUE_EVENTS_MAX: usize = 32;
-/// `session.merge_ms`: time after a text within which the next text of its sender is joined while a turn runs.
-pub const MERGE_MS: u64 = 350;
-/// `session.merge_ms_max`: longest time for which a message may grow by joining.
-pub const MERGE_MS_MAX: u64 = 1_000;
-/// `session.continuation_ms`: wait for the continuation of a text that its platform may have cut.
-pub const CONTINUATION_MS: u64 = 2_000;
-/// Longest time for which such a text may grow.
+/// Longest time for which a text may grow that its platform may have cut.
 pub const CONTINUATION_MS_MAX: u64 = 10_000;
 /// Length from which a text may have been cut, in percent of the platform's limit.
 pub const CONTINUED_FROM_PERCENT: usize = 90;
@@ -117,8 +111,6 @@ pub const ADAPTER_CONNECT_S: u64 = 60;
 pub const ADAPTER_SEND_S: u64 = 60;
 /// `host.adapter_call_s`: time limit of all other adapter calls.
 pub const ADAPTER_CALL_S: u64 = 10;
-/// Time limit of `create` of an adapter.
-pub const ADAPTER_CREATE_MS: u64 = 1_000;
 /// `host.adapter_stop_s`: time limit for the end of an adapter; after that it counts as stuck.
 pub const ADAPTER_STOP_S: u64 = 10;
 /// `limits.host_calls_max`: concurrent calls of one adapter into the host.
@@ -176,8 +168,6 @@ pub const PAIRING_OVER_MAX: usize = 64;
 /// Bytes of a model name.
 pub const MODEL_NAME_BYTES_MAX: usize = 128;
 
-/// `limits.bot_messages_max`: answered messages of bots in one chat while no person writes there.
-pub const BOT_MESSAGES_MAX: u32 = 10;
 /// Time without messages after which bots are answered again.
 pub const BOT_SILENCE_MS: i64 = 3_600_000;
 /// Interval in which notices about rate limits and closed questions are limited.

@@ -1,6 +1,9 @@
 //! Edits of received messages. Until a turn or an order has taken the message, an edit replaces its text, in the inbox
 //! (in the same transaction) and in the lane in which it waits. A later edit changes nothing: the answer remains, and a
 //! sender who means something else sends another message.
+//!
+//! Platforms may deliver an edit before its message, or after a later edit. The inbox keeps the last edit of each recent
+//! message and applies it when the message arrives.
 
 use hermes_protocol::{Event, EventKind};
 

@@ -21,7 +21,7 @@ pub struct RateLimits {
 
 /// Owner of a bucket. Ordered, for a stable order of the table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Whose {
+enum BucketOwner {
     User(String, String),
     Session(String),
     Instance(String),
@@ -55,20 +55,20 @@ pub enum Pace {
 /// The buckets of all owners.
 #[derive(Clone, Debug, Default)]
 pub struct Rates {
-    buckets: BTreeMap<Whose, Bucket>,
+    buckets: BTreeMap<BucketOwner, Bucket>,
 }
 
 impl Rates {
     /// Counts a message, or reports the exceeded limit without counting it.
     pub fn take(&mut self, limits: RateLimits, instance: &str, user: &str, session: &str, now_ms: i64) -> Pace {
-        let person = Whose::User(instance.to_owned(), user.to_owned());
+        let person = BucketOwner::User(instance.to_owned(), user.to_owned());
         let asked = [
             (person.clone(), limits.user),
-            (Whose::Session(session.to_owned()), limits.session),
-            (Whose::Instance(instance.to_owned()), limits.instance),
+            (BucketOwner::Session(session.to_owned()), limits.session),
+            (BucketOwner::Instance(instance.to_owned()), limits.instance),
         ];
-        for (whose, per_minute) in &asked {
-            let left_milli = self.refill(whose, *per_minute, now_ms);
+        for (owner, per_minute) in &asked {
+            let left_milli = self.refill(owner, *per_minute, now_ms);
             if *per_minute > 0 && left_milli < ONE {
                 let missing = ONE - left_milli;
                 let per_minute = *per_minute;
@@ -76,8 +76,8 @@ impl Rates {
                 return Pace::Limited { per_minute, wait_ms, tell: self.tell(person, now_ms) };
             }
         }
-        for (whose, per_minute) in asked {
-            if let Some(bucket) = self.buckets.get_mut(&whose).filter(|_| per_minute > 0) {
+        for (owner, per_minute) in asked {
+            if let Some(bucket) = self.buckets.get_mut(&owner).filter(|_| per_minute > 0) {
                 bucket.left_milli -= ONE;
             }
         }
@@ -85,12 +85,12 @@ impl Rates {
     }
 
     /// Refills a bucket for the elapsed time and returns its content in thousandths.
-    fn refill(&mut self, whose: &Whose, per_minute: u32, now_ms: i64) -> i64 {
+    fn refill(&mut self, owner: &BucketOwner, per_minute: u32, now_ms: i64) -> i64 {
         if per_minute == 0 {
             return ONE;
         }
         let full = i64::from(per_minute) * ONE;
-        let bucket = self.bucket(whose.clone(), Bucket { left_milli: full, at_ms: now_ms, told_ms: None });
+        let bucket = self.bucket(owner.clone(), Bucket { left_milli: full, at_ms: now_ms, told_ms: None });
         // A clock that was set back neither adds nor removes tokens.
         let passed_ms = now_ms.saturating_sub(bucket.at_ms).clamp(0, MINUTE_MS);
         bucket.left_milli = (bucket.left_milli + passed_ms * i64::from(per_minute) * ONE / MINUTE_MS).min(full);
@@ -98,7 +98,7 @@ impl Rates {
         bucket.left_milli
     }
 
-    fn tell(&mut self, person: Whose, now_ms: i64) -> bool {
+    fn tell(&mut self, person: BucketOwner, now_ms: i64) -> bool {
         let bucket = self.bucket(person, Bucket { left_milli: 0, at_ms: now_ms, told_ms: None });
         let told = bucket.told_ms.is_some_and(|told| (0..NOTICE_INTERVAL_MS).contains(&now_ms.saturating_sub(told)));
         if !told {
@@ -108,14 +108,14 @@ impl Rates {
     }
 
     /// Returns the bucket of an owner. A new bucket replaces the least recently used one if the table is full.
-    fn bucket(&mut self, whose: Whose, new: Bucket) -> &mut Bucket {
-        if self.buckets.len() >= RATES_MAX && !self.buckets.contains_key(&whose) {
-            let oldest = self.buckets.iter().min_by_key(|(_, bucket)| bucket.at_ms).map(|(whose, _)| whose.clone());
+    fn bucket(&mut self, owner: BucketOwner, new: Bucket) -> &mut Bucket {
+        if self.buckets.len() >= RATES_MAX && !self.buckets.contains_key(&owner) {
+            let oldest = self.buckets.iter().min_by_key(|(_, bucket)| bucket.at_ms).map(|(owner, _)| owner.clone());
             if let Some(oldest) = oldest {
                 self.buckets.remove(&oldest);
             }
         }
-        self.buckets.entry(whose).or_insert(new)
+        self.buckets.entry(owner).or_insert(new)
     }
 
     /// Removes buckets that were unused for a minute, because they are full again.

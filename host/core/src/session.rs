@@ -49,7 +49,7 @@ impl Default for KeyPolicy {
 pub struct SessionKey {
     profile: String,
     instance: String,
-    kind: Kind,
+    kind: ChatKind,
     chat: String,
     thread: Option<String>,
     user: Option<String>,
@@ -57,7 +57,7 @@ pub struct SessionKey {
 
 /// The closed set of chat types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Kind {
+enum ChatKind {
     Dm,
     Group,
     Channel,
@@ -96,7 +96,7 @@ impl SessionKey {
         policy: KeyPolicy,
     ) -> Result<Self, NoIdentity> {
         let mut key = Self::place(profile, instance, chat)?;
-        if key.kind == Kind::Dm {
+        if key.kind == ChatKind::Dm {
             if key.chat.is_empty() {
                 key.chat = participant(sender).ok_or(NoIdentity::Dm)?.to_owned();
             }
@@ -147,7 +147,7 @@ impl SessionKey {
 
     /// Returns true if several people may take part, so that the agent needs the name of each sender.
     pub fn is_shared_by_several(&self) -> bool {
-        self.kind != Kind::Dm && self.user.is_none()
+        self.kind != ChatKind::Dm && self.user.is_none()
     }
 
     /// Returns the key of a place without a participant; the chat id may still be empty.
@@ -155,7 +155,7 @@ impl SessionKey {
         Ok(Self {
             profile: canonical_profile(profile).to_owned(),
             instance: instance.to_owned(),
-            kind: Kind::of(&chat.kind)?,
+            kind: ChatKind::of(&chat.kind)?,
             chat: chat.id.clone(),
             thread: filled(chat.thread.as_deref()).map(str::to_owned),
             user: None,
@@ -182,7 +182,7 @@ impl fmt::Display for SessionKey {
     }
 }
 
-impl Kind {
+impl ChatKind {
     fn of(kind: &ChatType) -> Result<Self, NoIdentity> {
         match kind {
             _ if is_dm(kind) => Ok(Self::Dm),

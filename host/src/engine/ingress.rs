@@ -358,7 +358,7 @@ impl Desk {
         let (host, instance) = (&self.host, &self.instance);
         let Unwritten { new, mut event, waits, permit } = unwritten;
         let (dated_ms, received_ms) = (event.at_ms, new.received_ms);
-        match written(host, new, &event, waits).await {
+        match written(host, new, &mut event, waits).await {
             Ok(Accepted::New(id)) => {
                 host.media.named(instance, file_refs::files(&event));
                 if dated_ms > 0 {
@@ -424,8 +424,9 @@ fn is_for_what_runs(event: &Event) -> bool {
             && matches!(order, Some("/stop" | "/approve" | "/deny" | "/status"))
 }
 
-/// Commits an event. If it `waits`, the commit is retried until the host ends.
-async fn written(host: &Host, new: NewInbox, event: &Event, waits: bool) -> Result<Accepted, StoreError> {
+/// Commits an event. If it `waits`, the commit is retried until the host ends. An edit that arrived before its message
+/// changes the message.
+async fn written(host: &Host, new: NewInbox, event: &mut Event, waits: bool) -> Result<Accepted, StoreError> {
     let edit = event.kind == EventKind::Edited && message_edit::says_something(event);
     if edit {
         // Before the write, so that a reader that takes the edited message checks for edits from here on.
@@ -433,9 +434,18 @@ async fn written(host: &Host, new: NewInbox, event: &Event, waits: bool) -> Resu
     }
     let mut wait = AGAIN_AFTER;
     loop {
-        let accepted = match edit {
-            true => host.store.accept_edit(new.clone(), event.clone()).await,
-            false => host.store.accept(new.clone()).await,
+        let accepted = match &event.message_id {
+            _ if edit => host.store.accept_edit(new.clone(), event.clone()).await,
+            Some(message_id) if event.kind == EventKind::Message => {
+                let accepted = host.store.accept_message(new.clone(), message_id.clone()).await;
+                accepted.map(|(accepted, changed)| {
+                    if let Some(changed) = changed {
+                        *event = changed;
+                    }
+                    accepted
+                })
+            }
+            _ => host.store.accept(new.clone()).await,
         };
         match accepted {
             Err(error @ (StoreError::DiskFull { .. } | StoreError::Disk { .. } | StoreError::Busy { .. })) if waits => {

@@ -122,3 +122,71 @@ fn what_was_said_and_changed_while_the_host_rests_is_heard_as_it_was_changed() {
     world.settled();
     assert_eq!(chat.heard(), ["first"]);
 }
+
+#[test]
+fn a_message_that_arrives_after_its_edit_is_answered_as_it_was_edited() {
+    let world = world();
+    let chat = world.chat("7");
+    let first = chat.event("frist");
+    chat.gives(&edit(&first, "first"));
+    world.settled();
+    assert!(chat.heard().is_empty(), "an edit alone is no message");
+    chat.gives(&first);
+    assert_eq!(chat.hears(1), ["first"]);
+    chat.says("/hang on");
+    let second = chat.event("secnd");
+    chat.gives(&edit(&second, "second"));
+    chat.gives(&second);
+    let heard = ends(&world, &chat);
+    assert_eq!(heard.last().map(String::as_str), Some("second"), "{heard:?}");
+    assert!(!heard.iter().any(|text| text == "secnd" || text == "frist"), "{heard:?}");
+}
+
+#[test]
+fn an_edit_that_arrives_after_a_later_one_changes_nothing() {
+    let world = world();
+    let chat = world.chat("7");
+    let second = waits_behind_a_turn(&world, &chat);
+    let third = chat.event("third");
+    for message in [&second, &third] {
+        for (text, ms) in [("last", 2_000), ("first", 1_000)] {
+            let mut edit = edit(message, &format!("{text} edit of the {}", message.text));
+            edit.at_ms = message.at_ms + ms;
+            chat.gives(&edit);
+        }
+    }
+    chat.gives(&third);
+    let heard = ends(&world, &chat);
+    assert!(!heard.iter().any(|text| text.contains("first edit")), "{heard:?}");
+    for text in ["last edit of the second", "last edit of the third"] {
+        assert_eq!(heard.iter().filter(|heard| heard.contains(text)).count(), 1, "{heard:?}");
+    }
+}
+
+#[test]
+fn an_edit_that_waits_for_its_message_survives_a_crash() {
+    let mut world = world();
+    let said = world.chat("7").event("frist");
+    world.chat("7").gives(&edit(&said, "first"));
+    world.crash();
+    world.start();
+    let chat = world.chat("7");
+    chat.gives(&said);
+    assert_eq!(chat.hears(1), ["first"]);
+}
+
+#[test]
+fn an_edit_that_arrives_first_changes_only_the_message_of_its_sender_in_its_chat() {
+    let world = world();
+    let chat = world.chat("7");
+    let said = chat.event("mine");
+    let mut by_another = edit(&said, "by another");
+    by_another.sender = hermes_protocol::Sender::new("8");
+    let mut elsewhere = edit(&said, "elsewhere");
+    elsewhere.chat = world.chat("8").event("x").chat;
+    for edit in [by_another, elsewhere, edit(&said, "/new"), edit(&said, "  ")] {
+        chat.gives(&edit);
+    }
+    chat.gives(&said);
+    assert_eq!(chat.hears(1), ["mine"]);
+}

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use super::error::Fault;
 use super::sql::{change, change_one, collect, first, parsed_list};
 use super::writer::Outcome;
-use super::{MediaFile, Result, Store, handoff, outbox, search, sessions};
+use super::{MediaFile, Result, Store, handoff, inbox, outbox, search, sessions};
 
 /// Reason for abandoning the deliveries of a deleted conversation.
 const DELETED: &str = "the conversation was deleted";
@@ -47,6 +47,7 @@ fn delete(db: &Connection, id: &SessionId, now_ms: i64) -> Outcome<Vec<MediaFile
         let own = files_and_texts(db, &id, now_ms)?;
         files.extend(own.into_iter().filter(|file| !branched.contains(&file.id)));
         search::forget_session(db, &id)?;
+        inbox::forget_edits(db, &id)?;
         for table in ["messages", "routes", "agent_state", "attachments", "handoff_offers"] {
             change(db, &format!("DELETE FROM {table} WHERE session_id = ?1"), [&id.0])?;
         }

@@ -19,6 +19,12 @@ const STRAY_CHECK_EVERY: i64 = 64;
 /// chat separately.
 const ALIKE_MAX: u32 = 64;
 
+/// Messages of an instance whose last edit is kept.
+const LAST_EDITS_MAX: u32 = 256;
+
+/// Time for which an edit waits for its message, in milliseconds. A platform repeats a message for some minutes.
+const LAST_EDIT_MS: i64 = 10 * 60 * 1_000;
+
 impl Store {
     /// (a) Stores an event once. Only after this may the platform discard it.
     ///
@@ -29,8 +35,24 @@ impl Store {
         self.write_single(move |db| accept(db, &new)).await
     }
 
+    /// (a) Stores a message once, with the edit that arrived before it. Returns the message if that edit changed it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Store::accept`].
+    pub async fn accept_message(&self, new: NewInbox, message_id: String) -> Result<(Accepted, Option<Event>)> {
+        self.write_single(move |db| {
+            let accepted = accept(db, &new)?;
+            let Accepted::New(own) = accepted else { return Ok((accepted, None)) };
+            let changed = change_what_waits(db, &new.instance, &message_id)?;
+            Ok((accepted, changed.into_iter().find(|(id, _)| *id == own).map(|(_, event)| event)))
+        })
+        .await
+    }
+
     /// (a) Stores an edit once and applies it to the edited message, unless a turn or a command has already
-    /// taken that message.
+    /// taken that message, or a later edit arrived before. A message that arrives after its edit is accepted as the
+    /// edit left it.
     ///
     /// # Errors
     ///
@@ -38,8 +60,9 @@ impl Store {
     pub async fn accept_edit(&self, new: NewInbox, edit: Event) -> Result<Accepted> {
         self.write_single(move |db| {
             let accepted = accept(db, &new)?;
-            if let Accepted::New(_) = accepted {
-                change_what_waits(db, &new.instance, &edit)?;
+            if let (Accepted::New(_), Some(message_id)) = (accepted, &edit.message_id) {
+                keep_edit(db, &new, message_id, &edit)?;
+                change_what_waits(db, &new.instance, message_id)?;
             }
             Ok(accepted)
         })
@@ -124,24 +147,70 @@ fn accept(db: &Connection, new: &NewInbox) -> Outcome<Accepted> {
     id.map(Accepted::Duplicate).ok_or_else(|| Fault::missing(format_args!("event {}", new.event_id)))
 }
 
-/// Applies an edit to the edited message while no turn has taken it.
-fn change_what_waits(db: &Connection, instance: &str, edit: &Event) -> Outcome<()> {
+/// Keeps the last edit of a message, by the time at which it was made.
+fn keep_edit(db: &Connection, new: &NewInbox, message_id: &str, edit: &Event) -> Outcome<()> {
+    let mut edit = edit.clone();
+    edit.raw = serde_json::Value::Null;
+    change(
+        db,
+        "INSERT INTO last_edits (instance, message_id, chat, sender, at_ms, received_ms, event)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT DO UPDATE
+             SET at_ms = excluded.at_ms, received_ms = excluded.received_ms, event = excluded.event
+             WHERE excluded.at_ms >= at_ms",
+        params![new.instance, message_id, edit.chat.id, edit.sender.id, new.at_ms, new.received_ms, json(&edit)?],
+    )?;
+    change(
+        db,
+        "DELETE FROM last_edits WHERE instance = ?1 AND (message_id, chat, sender) IN (
+             SELECT message_id, chat, sender FROM last_edits WHERE instance = ?1
+             ORDER BY received_ms DESC LIMIT -1 OFFSET ?2)",
+        params![new.instance, LAST_EDITS_MAX],
+    )?;
+    Ok(())
+}
+
+/// Removes edits whose messages do not arrive any more.
+pub(super) fn sweep_edits(db: &Connection, now_ms: i64) -> Outcome<usize> {
+    change(db, "DELETE FROM last_edits WHERE received_ms < ?1", [now_ms.saturating_sub(LAST_EDIT_MS)])
+}
+
+/// Removes the edits in the chats of a session.
+pub(super) fn forget_edits(db: &Connection, session: &SessionId) -> Outcome<usize> {
+    change(
+        db,
+        "DELETE FROM last_edits WHERE (instance, chat) IN (
+             SELECT instance, json_extract(origin, '$.id') FROM routes WHERE session_id = ?1)",
+        [&session.0],
+    )
+}
+
+/// Applies the last edit of a message to it while no turn has taken it. Returns what changed.
+fn change_what_waits(db: &Connection, instance: &str, message_id: &str) -> Outcome<Vec<(InboxId, Event)>> {
+    let sql = db.prepare_cached("SELECT event FROM last_edits WHERE instance = ?1 AND message_id = ?2")?;
+    let edits = super::sql::collect(sql, [instance, message_id], |row| Ok(text(row, 0)?.to_owned()))?;
+    let edits: Vec<Event> = edits.iter().filter_map(|edit| serde_json::from_str(edit).ok()).collect();
+    let mut changed = Vec::new();
+    if edits.is_empty() {
+        return Ok(changed);
+    }
     let sql = db.prepare_cached(
         "SELECT id, event FROM inbox INDEXED BY inbox_accepted
          WHERE state = 'accepted' AND instance = ?1 AND wakes IS NULL AND json_extract(event, '$.message_id') = ?2
          ORDER BY id LIMIT ?3",
     )?;
     let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, text(row, 1)?.to_owned()));
-    for (id, said) in super::sql::collect(sql, params![instance, edit.message_id, ALIKE_MAX], read)? {
+    for (id, said) in super::sql::collect(sql, params![instance, message_id, ALIKE_MAX], read)? {
         // An unreadable message is not changed; the turn that needs it reports the error.
         let Ok(event) = serde_json::from_str::<Event>(&said) else { continue };
-        if message_edit::is_of(edit, &event) {
-            let changed = json(&message_edit::changed(event, edit))?;
+        if let Some(edit) = edits.iter().find(|edit| message_edit::is_of(edit, &event)) {
+            let event = message_edit::changed(event, edit);
             let sql = "UPDATE inbox SET event = ?2, edited = 1 WHERE id = ?1 AND state = 'accepted'";
-            change(db, sql, params![id, changed])?;
+            change(db, sql, params![id, json(&event)?])?;
+            changed.push((InboxId(id), event));
         }
     }
-    Ok(())
+    Ok(changed)
 }
 
 /// Accepts an event that was dropped before its sender got access, under its own key: a repeat of the platform stays a

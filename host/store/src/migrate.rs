@@ -16,6 +16,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001_initial.sql"),
     include_str!("../migrations/0002_kept_messages.sql"),
     include_str!("../migrations/0003_kv_usage.sql"),
+    include_str!("../migrations/0004_last_edits.sql"),
 ];
 /// `HRMS`: identifies the files of this program.
 const APPLICATION_ID: i64 = 0x4852_4d53;

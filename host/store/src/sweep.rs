@@ -38,6 +38,7 @@ impl Store {
         self.write(move |db| tasks::sweep(db, before_ms)).await?;
         self.write(move |db| watches::sweep(db, before_ms)).await?;
         self.write(move |db| observed::sweep(db, before_ms)).await?;
+        self.write(move |db| inbox::sweep_edits(db, now_ms)).await?;
         let indexed = self.write(|db| search::index(db, INDEXED_ROWS_MAX)).await?;
         Ok(Swept {
             inbox: inbox.removed + strays.removed,

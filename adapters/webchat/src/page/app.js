@@ -23,7 +23,7 @@ const state = {
   /** Events that came while the open conversation was being read; null when none is. */
   held: null,
   /** Up to which event the read conversation already tells everything. */
-  known: { life: "", seq: 0 },
+  known: { incarnation: "", seq: 0 },
 };
 
 // ---------------------------------------------------------------- small helpers
@@ -585,15 +585,15 @@ async function check() {
 }
 
 function cursorOf(text) {
-  const [life, seq] = text.split(".");
-  return { life, seq: Number(seq) };
+  const [incarnation, seq] = text.split(".");
+  return { incarnation, seq: Number(seq) };
 }
 
 function take(event, cursor) {
   const here = (event.turn?.conversation ?? event.conversation) === state.current;
   if (here && ["entry", "turn", "progress", "chunk", "turn_end"].includes(event.type)) {
     if (state.held) { state.held.push([event, cursor]); return; }
-    if (cursor.life === state.known.life && cursor.seq <= state.known.seq) return;
+    if (cursor.incarnation === state.known.incarnation && cursor.seq <= state.known.seq) return;
   }
   switch (event.type) {
     case "reset":

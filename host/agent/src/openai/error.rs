@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hermes_adapter_net::NetError;
 use hermes_adapter_net::reqwest::Url;
+use hermes_protocol::text::{one_line, truncate};
 use serde_json::Value;
 
 use crate::Failure;
@@ -221,12 +222,7 @@ fn message_of(error: &Value, otherwise: &str) -> String {
     let code = error["code"].as_str().or(error["type"].as_str()).unwrap_or_default();
     let said = ["message", "msg", "detail"].iter().find_map(|key| error[key].as_str());
     let message = said.or(error.as_str()).unwrap_or(otherwise);
-    let text = format!("{code} {message}");
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(WORDS_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    truncate(&one_line(&format!("{code} {message}")), WORDS_CHARS_MAX).into_owned()
 }
 
 #[cfg(test)]
@@ -279,6 +275,6 @@ mod tests {
     #[test]
     fn the_message_of_an_endpoint_are_one_short_line() {
         let EndpointError::Refused { message, .. } = of(400, &"long\nwörds ".repeat(200)) else { panic!("refused") };
-        assert!(message.chars().count() <= WORDS_CHARS_MAX + 1 && !message.contains('\n'), "{message}");
+        assert!(message.chars().count() <= WORDS_CHARS_MAX && !message.contains('\n'), "{message}");
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
+use hermes_protocol::text::one_line;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -123,10 +124,6 @@ async fn write(path: PathBuf, entries: Vec<String>) -> Result<(), String> {
 fn escaped(owner: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     owner.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The tool.

@@ -1,6 +1,7 @@
 //! Output of commands in the form for a model: bounded, plain, without secrets.
 
 use hermes_core::delivery::strip_control;
+use hermes_protocol::text::prefix;
 
 use super::ports::Mask;
 
@@ -61,13 +62,9 @@ pub fn bounded(text: &str, bytes_max: usize) -> String {
     }
     const NOTE_BYTES: usize = 48;
     let room = bytes_max.saturating_sub(NOTE_BYTES);
-    let head = floor(text, room * HEAD_PERCENT / 100);
+    let head = prefix(text, room * HEAD_PERCENT / 100);
     let tail = ceil(text, text.len() - (room - room * HEAD_PERCENT / 100));
-    format!("{}\n[… {} bytes omitted …]\n{}", &text[..head], tail - head, &text[tail..])
-}
-
-fn floor(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+    format!("{head}\n[… {} bytes omitted …]\n{}", tail - head.len(), &text[tail..])
 }
 
 fn ceil(text: &str, at: usize) -> usize {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
+use hermes_protocol::text::prefix;
 use serde_json::{Value, json};
 
 use super::background::{self, ProcessState, Processes};
@@ -144,8 +145,7 @@ fn is_finished(code: &str) -> bool {
 
 /// Truncates unfinished input. A longer input is never judged as harmless, so its end is not needed.
 fn kept(mut code: String) -> String {
-    let end = (0..=UNFINISHED_BYTES_MAX.min(code.len())).rev().find(|end| code.is_char_boundary(*end)).unwrap_or(0);
-    code.truncate(end);
+    code.truncate(prefix(&code, UNFINISHED_BYTES_MAX).len());
     code
 }
 

@@ -163,24 +163,26 @@ pub fn next_step(
     deadline_ms: i64,
     jitter: u64,
 ) -> Step {
-    let judge = Judge { facts, policy, now_ms, deadline_ms, jitter };
+    let context = StepContext { facts, policy, now_ms, deadline_ms, jitter };
     match outcome {
         SendOutcome::Delivered { receipt } => Step::Settle(PartState::Delivered { receipt: receipt.clone() }),
-        SendOutcome::Refused { kind, detail, migrated_to } => judge.refused(kind, detail, migrated_to.as_deref()),
+        SendOutcome::Refused { kind, detail, migrated_to } => {
+            context.after_refusal(kind, detail, migrated_to.as_deref())
+        }
         _ if facts.deaths >= policy.deaths_max => Step::Abandon(BREAKS_THE_ADAPTER),
         SendOutcome::NotSent { retry_after_ms: Some(wait), scope, .. } => {
-            judge.wait_as_told(*wait, RetryScope::from(scope))
+            context.platform_wait(*wait, RetryScope::from(scope))
         }
         SendOutcome::NotSent { retry_after_ms: None, scope: WaitScope::Instance, .. } => {
-            judge.retry(RetryScope::Instance)
+            context.with_backoff(RetryScope::Instance)
         }
-        SendOutcome::NotSent { .. } => judge.retry(judge.own_scope()),
-        SendOutcome::Unknown { keyless: true, .. } => judge.doubt(),
+        SendOutcome::NotSent { .. } => context.with_backoff(context.own_scope()),
+        SendOutcome::Unknown { keyless: true, .. } => context.after_uncertainty(),
         // Includes outcomes of later protocol versions, none of which can be a receipt.
         _ => match class {
-            Class::Idempotent => judge.retry(judge.own_scope()),
-            Class::Reconcilable => Step::Lookup { not_before_ms: now_ms, scope: judge.own_scope() },
-            _ => judge.doubt(),
+            Class::Idempotent => context.with_backoff(context.own_scope()),
+            Class::Reconcilable => Step::Lookup { not_before_ms: now_ms, scope: context.own_scope() },
+            _ => context.after_uncertainty(),
         },
     }
 }
@@ -195,12 +197,12 @@ pub fn after_lookup(
     deadline_ms: i64,
     jitter: u64,
 ) -> Step {
-    let judge = Judge { facts, policy, now_ms, deadline_ms, jitter };
+    let context = StepContext { facts, policy, now_ms, deadline_ms, jitter };
     match reply {
         Some(LookupReply::Found { receipt }) => Step::Settle(PartState::Delivered { receipt: receipt.clone() }),
-        Some(LookupReply::Absent) => judge.retry(judge.own_scope()),
-        Some(_) => judge.doubt(),
-        None => match judge.retry(judge.own_scope()) {
+        Some(LookupReply::Absent) => context.with_backoff(context.own_scope()),
+        Some(_) => context.after_uncertainty(),
+        None => match context.with_backoff(context.own_scope()) {
             Step::RetryAt { not_before_ms, scope } => Step::Lookup { not_before_ms, scope },
             other => other,
         },
@@ -287,7 +289,7 @@ impl From<&WaitScope> for RetryScope {
 }
 
 /// One part at one point in time.
-struct Judge<'a> {
+struct StepContext<'a> {
     facts: &'a PartFacts,
     policy: &'a RetryPolicy,
     now_ms: i64,
@@ -295,8 +297,8 @@ struct Judge<'a> {
     jitter: u64,
 }
 
-impl Judge<'_> {
-    fn refused(&self, kind: &RefusalKind, detail: &str, migrated_to: Option<&str>) -> Step {
+impl StepContext<'_> {
+    fn after_refusal(&self, kind: &RefusalKind, detail: &str, migrated_to: Option<&str>) -> Step {
         let facts = self.facts;
         match kind {
             RefusalKind::TooLong if !facts.resplit => Step::Resplit,
@@ -315,7 +317,7 @@ impl Judge<'_> {
     /// Keeps a wait that the platform demands, up to [`limits::WAIT_TOLD_MS_MAX`]; then the platform is asked
     /// again. A wait beyond the deadline leaves one more attempt shortly before it. A part that the platform
     /// repeatedly delays waits alone, because it is itself the cause.
-    fn wait_as_told(&self, wait_ms: u64, scope: RetryScope) -> Step {
+    fn platform_wait(&self, wait_ms: u64, scope: RetryScope) -> Step {
         let wait = i64::try_from(wait_ms).unwrap_or(i64::MAX).min(limits::WAIT_TOLD_MS_MAX);
         let scope = if self.facts.told > limits::TOLD_WAITS_MAX { RetryScope::Part } else { scope };
         let told = self.now_ms.saturating_add(wait);
@@ -334,7 +336,7 @@ impl Judge<'_> {
     }
 
     /// Waits with exponential backoff; the last wait ends at the deadline.
-    fn retry(&self, scope: RetryScope) -> Step {
+    fn with_backoff(&self, scope: RetryScope) -> Step {
         if self.now_ms >= self.deadline_ms {
             return Step::Abandon(DEADLINE_PASSED);
         }
@@ -349,10 +351,10 @@ impl Judge<'_> {
 
     /// Repeats an uncertain part once, with a mark. Uncertain outcomes caused by the host or the adapter
     /// process do not use up this repeat; they have further repeats with growing waits.
-    fn doubt(&self) -> Step {
+    fn after_uncertainty(&self) -> Step {
         let facts = self.facts;
         if facts.ours {
-            return self.interruption();
+            return self.after_interruption();
         }
         if facts.doubts > facts.interrupted || facts.doubts >= self.policy.repeats_max {
             Step::Abandon(DOUBTFUL_TWICE)
@@ -368,7 +370,7 @@ impl Judge<'_> {
 
     /// Repeats a part after the host or the adapter process ended during the attempt. The platform did not
     /// cause this, so the first repeat follows soon.
-    fn interruption(&self) -> Step {
+    fn after_interruption(&self) -> Step {
         if self.facts.doubts >= self.policy.repeats_max {
             return Step::Abandon(INTERRUPTED_TOO_OFTEN);
         }

@@ -16,6 +16,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use hermes_protocol::text::one_line;
+
 #[cfg(test)]
 mod tests;
 
@@ -182,5 +184,5 @@ fn nearest(mut near: Vec<(f64, &str)>) -> Vec<String> {
 
 /// Normalizes a name for comparison.
 fn fold(name: &str) -> String {
-    name.trim().trim_start_matches('#').to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+    one_line(&name.trim().trim_start_matches('#').to_lowercase())
 }

@@ -90,7 +90,7 @@ fn id() -> impl Strategy<Value = String> {
 fn any_key() -> impl Strategy<Value = SessionKey> {
     let alike = || proptest::sample::select(vec!["a", "b", "a:b", "a%3Ab", "%", "%25", ":"]).prop_map(str::to_owned);
     let field = move || prop_oneof![3 => alike(), 1 => id()];
-    let kind = proptest::sample::select(vec![Kind::Dm, Kind::Group, Kind::Channel, Kind::Thread]);
+    let kind = proptest::sample::select(vec![ChatKind::Dm, ChatKind::Group, ChatKind::Channel, ChatKind::Thread]);
     (alike(), alike(), kind, field(), proptest::option::of(field()), proptest::option::of(field())).prop_map(
         |(profile, instance, kind, chat, thread, user)| SessionKey { profile, instance, kind, chat, thread, user },
     )

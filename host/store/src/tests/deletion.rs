@@ -1,6 +1,6 @@
 //! Deletion of a conversation: removed and kept data.
 
-use hermes_protocol::OutMedia;
+use hermes_protocol::{Event, EventKind, OutMedia, Sender};
 use serde_json::{Value, json};
 
 use super::*;
@@ -21,6 +21,7 @@ async fn heard(store: &Store, id: &str) -> InboxId {
 async fn said(store: &Store) -> String {
     let sql = "SELECT group_concat(said) FROM (
         SELECT COALESCE(event, '') || COALESCE(input, '') AS said FROM inbox
+        UNION ALL SELECT event FROM last_edits
         UNION ALL SELECT markdown || COALESCE(choices, '') FROM outbox
         UNION ALL SELECT text || COALESCE(source, '') || COALESCE(media, '') FROM outbox_parts
         UNION ALL SELECT said || arguments || COALESCE(result, '') FROM tool_calls
@@ -100,4 +101,23 @@ async fn what_a_compression_left_behind_goes_with_its_conversation_unless_someth
         assert_eq!(store.session(&session_id(1)).await.unwrap().is_some(), is_branched);
         assert_eq!(said(&store).await.contains("secret"), is_branched);
     }
+}
+
+#[tokio::test]
+async fn a_deleted_conversation_leaves_no_edits_of_its_chat() {
+    let home = Home::new();
+    let (store, epoch) = home.store();
+    let inbox = heard(&store, "m:1").await;
+    talked(&store, epoch, 1, inbox).await;
+    let route = RouteRow::new("k", "main", "echo", session_id(1), chat(), START_MS);
+    order(&store, Change::BindRoute(route)).await;
+    for (n, chat) in [chat(), Chat::dm("another")].into_iter().enumerate() {
+        let edit = Event::message(format!("e:{n}"), chat, Sender::new("7"), "a secret edit")
+            .of_kind(EventKind::Edited)
+            .with_message_id("1");
+        let new = NewInbox { event: "{}".to_owned(), ..event(&edit.event_id) };
+        store.accept_edit(new, edit).await.unwrap();
+    }
+    store.session_delete(&session_id(1)).await.unwrap();
+    assert_eq!(said(&store).await.matches("secret").count(), 1, "only the edit in the other chat");
 }

@@ -1,5 +1,7 @@
 //! Removal of expired rows.
 
+use hermes_protocol::{Event, EventKind, Sender};
+
 use super::*;
 
 const DAY_MS: i64 = 86_400_000;
@@ -130,4 +132,39 @@ async fn a_sweep_makes_new_messages_searchable() {
     store.end_turn(end_of(turn, session_id(1))).await.unwrap();
     assert_eq!(store.sweep(START_MS).await.unwrap().indexed, 2);
     assert_eq!(store.sweep(START_MS).await.unwrap().indexed, 0);
+}
+
+fn edit_of(message: &str, text: &str, received_ms: i64) -> (NewInbox, Event) {
+    let edit = Event::message(format!("e:{message}"), chat(), Sender::new("7"), text)
+        .of_kind(EventKind::Edited)
+        .with_message_id(message);
+    let json = serde_json::to_string(&edit).unwrap();
+    (NewInbox { received_ms, event: json, ..event(&edit.event_id) }, edit)
+}
+
+/// Accepts a message and returns its text.
+async fn accepted_text(store: &Store, message: &str) -> String {
+    let said = Event::message(message, chat(), Sender::new("7"), "as sent").with_message_id(message);
+    let new = NewInbox { event: serde_json::to_string(&said).unwrap(), ..event(message) };
+    let (accepted, changed) = store.accept_message(new, message.to_owned()).await.unwrap();
+    assert!(matches!(accepted, Accepted::New(_)));
+    changed.map_or(said.text, |event| event.text)
+}
+
+#[tokio::test]
+async fn an_edit_waits_ten_minutes_for_its_message_and_at_most_256_of_an_instance_wait() {
+    let home = Home::new();
+    let (store, _) = home.store();
+    for n in 0..300_i64 {
+        let (new, edit) = edit_of(&n.to_string(), "as edited", START_MS + n);
+        store.accept_edit(new, edit).await.unwrap();
+    }
+    assert_eq!(rows(&store, "last_edits").await, 256);
+    assert_eq!(accepted_text(&store, "43").await, "as sent");
+    assert_eq!(accepted_text(&store, "44").await, "as edited");
+    store.sweep(START_MS + 600_100).await.unwrap();
+    assert_eq!(accepted_text(&store, "99").await, "as sent");
+    assert_eq!(accepted_text(&store, "100").await, "as edited");
+    store.sweep(START_MS + 601_000).await.unwrap();
+    assert_eq!(rows(&store, "last_edits").await, 0);
 }

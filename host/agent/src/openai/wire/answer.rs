@@ -1,6 +1,7 @@
 //! The answer received so far, and the parser of its pieces.
 
 use hermes_protocol::Usage;
+use hermes_protocol::text::prefix;
 use serde_json::Value;
 
 use super::calls::Calls;
@@ -410,8 +411,7 @@ fn part(part: &Value) -> Option<ContentPart> {
 
 fn push_bounded(to: &mut String, text: &str) {
     let left = ANSWER_BYTES_MAX.saturating_sub(to.len());
-    let end = (0..=left.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
-    to.push_str(&text[..end]);
+    to.push_str(prefix(text, left));
 }
 
 #[cfg(test)]

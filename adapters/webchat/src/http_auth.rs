@@ -1,38 +1,19 @@
-//! Access control for the page.
-//!
-//! Three checks precede every request:
-//!
-//! * **Host**: only the names under which this page is served. A name that DNS rebinding points to loopback is
-//!   rejected.
-//! * **Origin**: requests that a browser sends from another site are rejected; a request that changes state must
-//!   name its origin.
-//! * **Token**: in the first request only, from the printed link. The token opens a page session, whose cookie is
-//!   derived from the token, so that another token ends every session. Scripts cannot read the cookie and other sites
-//!   cannot send it. Both are compared in constant time.
+//! The names under which the page is served, its token, and its sessions.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use hermes_adapter_net::serve::Caller;
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use ring::hmac;
 
-use crate::api::refusal;
-use crate::connection::Connection;
-
-const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
-     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+use crate::ids::random_word;
 
 /// The lifetime of an unused page session, in seconds.
 const SESSION_LIFETIME_S: i64 = 7 * 24 * 60 * 60;
 /// The age at which a used session gets a new cookie, in seconds.
-const RENEWED_AFTER_S: i64 = 24 * 60 * 60;
+const RENEWAL_AGE_S: i64 = 24 * 60 * 60;
 
 /// The names of the page and its token.
-pub(crate) struct Door {
+pub(crate) struct HttpAuth {
     hosts: Vec<String>,
     origins: Vec<String>,
     token: String,
@@ -43,12 +24,12 @@ pub(crate) struct Door {
 
 /// A valid page session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Session {
+pub(crate) struct PageSession {
     /// True if the cookie is old enough to be replaced.
-    is_old: bool,
+    pub(crate) is_old: bool,
 }
 
-impl Door {
+impl HttpAuth {
     pub(crate) fn new(at: SocketAddr, allowed_hosts: &[String], token: String, instance: &str) -> Self {
         let port = at.port();
         let mut hosts = vec![at.to_string(), format!("localhost:{port}")];
@@ -67,17 +48,17 @@ impl Door {
     }
 
     /// Returns whether `given` is the token.
-    pub(crate) fn opens(&self, given: &str) -> bool {
+    pub(crate) fn is_token(&self, given: &str) -> bool {
         same_in_constant_time(given.as_bytes(), self.token.as_bytes())
     }
 
-    fn knows_host(&self, headers: &HeaderMap) -> bool {
+    pub(crate) fn allows_host(&self, headers: &HeaderMap) -> bool {
         let mut given = headers.get_all(header::HOST).iter();
         let (Some(host), None) = (given.next(), given.next()) else { return false };
         host.to_str().is_ok_and(|host| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)))
     }
 
-    fn knows_origin(&self, method: &Method, headers: &HeaderMap) -> bool {
+    pub(crate) fn allows_origin(&self, method: &Method, headers: &HeaderMap) -> bool {
         if let Some(site) = headers.get("sec-fetch-site")
             && !matches!(site.as_bytes(), b"same-origin" | b"none")
         {
@@ -92,20 +73,20 @@ impl Door {
     }
 
     /// Returns the session of the request's cookie, if it is valid at `now_ms`.
-    pub(crate) fn session(&self, headers: &HeaderMap, now_ms: i64) -> Option<Session> {
+    pub(crate) fn session(&self, headers: &HeaderMap, now_ms: i64) -> Option<PageSession> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let mut pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
         pairs.find_map(|(name, value)| self.read(value, now_ms).filter(|_| name == self.cookie))
     }
 
-    fn read(&self, value: &str, now_ms: i64) -> Option<Session> {
+    fn read(&self, value: &str, now_ms: i64) -> Option<PageSession> {
         let (session, mac) = value.rsplit_once('.')?;
         let (_, expires) = session.split_once('.')?;
         hmac::verify(&self.key, self.signed(session).as_bytes(), &from_hex(mac)?).ok()?;
         let left = expires.parse::<i64>().ok()?.checked_sub(now_ms.div_euclid(1_000))?;
         // A clock that was set back does not extend a session beyond its maximum.
         let is_valid = (1..=SESSION_LIFETIME_S).contains(&left);
-        is_valid.then_some(Session { is_old: left < SESSION_LIFETIME_S - RENEWED_AFTER_S })
+        is_valid.then_some(PageSession { is_old: left < SESSION_LIFETIME_S - RENEWAL_AGE_S })
     }
 
     /// Returns the text that a cookie signs. The text differs between instances and ports.
@@ -116,7 +97,7 @@ impl Door {
     /// Opens a session and returns its cookie, with `now_ms` in milliseconds since the Unix epoch.
     pub(crate) fn set_cookie(&self, now_ms: i64) -> Option<HeaderValue> {
         let expires = now_ms.div_euclid(1_000) + SESSION_LIFETIME_S;
-        let session = format!("{}.{expires}", crate::connection::random_word());
+        let session = format!("{}.{expires}", random_word());
         let mac = hmac::sign(&self.key, self.signed(&session).as_bytes());
         let mac: String = mac.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         let name = &self.cookie;
@@ -140,71 +121,12 @@ fn same_in_constant_time(left: &[u8], right: &[u8]) -> bool {
     std::hint::black_box(difference) == 0
 }
 
-/// Checks Host, Origin and, except for the page's own files, the session. Sets the headers of every response.
-pub(crate) async fn guard(State(link): State<Arc<Connection>>, request: Request, next: Next) -> Response {
-    let now_ms = link.host.now_ms();
-    let door = link.door();
-    let session = door.as_ref().and_then(|door| door.session(request.headers(), now_ms));
-    let mut response = match refused(door.as_deref(), session, &request) {
-        Some(refused) => refused,
-        None => next.run(request).await,
-    };
-    if session.is_some_and(|session| session.is_old)
-        && response.status().is_success()
-        && let Some(cookie) = door.and_then(|door| door.set_cookie(now_ms))
-    {
-        response.headers_mut().entry(header::SET_COOKIE).or_insert(cookie);
-    }
-    let headers = response.headers_mut();
-    for (name, value) in [
-        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-        (header::CACHE_CONTROL, "no-store"),
-    ] {
-        headers.entry(name).or_insert(HeaderValue::from_static(value));
-    }
-    response
-}
-
-fn refused(door: Option<&Door>, session: Option<Session>, request: &Request) -> Option<Response> {
-    let Some(door) = door else {
-        return Some(refusal(StatusCode::SERVICE_UNAVAILABLE, "the page is shutting down"));
-    };
-    if !door.knows_host(request.headers()) {
-        return Some(refusal(StatusCode::FORBIDDEN, "this host name is not allowed; add it to `allowed_hosts`"));
-    }
-    let path = request.uri().path();
-    let is_data = path.starts_with("/api/") || path.starts_with("/files/");
-    // A link from any site may open the page itself.
-    if (is_data || request.method() != Method::GET) && !door.knows_origin(request.method(), request.headers()) {
-        return Some(refusal(StatusCode::FORBIDDEN, "requests from other sites are not allowed"));
-    }
-    if session.is_some()
-        && let Some(caller) = request.extensions().get::<Caller>()
-    {
-        caller.prove();
-    }
-    if is_data && session.is_none() {
-        return Some(refusal(StatusCode::UNAUTHORIZED, "open the link that `hermes-host webchat link` prints"));
-    }
-    None
-}
-
-/// Returns the response to a page request without a session.
-pub(crate) fn sign_in() -> Response {
-    (StatusCode::UNAUTHORIZED, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], include_str!("page/sign-in.html"))
-        .into_response()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn door(port: u16, token: &str, instance: &str) -> Door {
-        Door::new(([127, 0, 0, 1], port).into(), &[], token.to_owned(), instance)
+    fn auth(port: u16, token: &str, instance: &str) -> HttpAuth {
+        HttpAuth::new(([127, 0, 0, 1], port).into(), &[], token.to_owned(), instance)
     }
 
     /// Returns the headers of a browser with the cookie.
@@ -217,20 +139,20 @@ mod tests {
     fn a_session_is_valid_for_its_page_its_token_and_its_time_only() {
         const TOKEN: &str = "0123456789abcdef";
         let (now, day) = (1_000_000_000_000, 86_400_000);
-        let page = door(8643, TOKEN, "webchat");
+        let page = auth(8643, TOKEN, "webchat");
         let cookie = page.set_cookie(now).unwrap();
         let text = cookie.to_str().unwrap();
         assert!(!text.contains(TOKEN) && text.contains("Path=/; HttpOnly; SameSite=Strict; Max-Age=604800"), "{text}");
         assert_ne!(page.set_cookie(now), page.set_cookie(now), "each session has its own cookie");
         let cookies = with(&cookie);
-        assert_eq!(page.session(&cookies, now), Some(Session { is_old: false }));
-        assert_eq!(page.session(&cookies, now + 2 * day), Some(Session { is_old: true }));
+        assert_eq!(page.session(&cookies, now), Some(PageSession { is_old: false }));
+        assert_eq!(page.session(&cookies, now + 2 * day), Some(PageSession { is_old: true }));
         for out_of_time in [now + 7 * day, now - day] {
             assert_eq!(page.session(&cookies, out_of_time), None);
         }
-        assert_eq!(door(8643, "another-token-16", "webchat").session(&cookies, now), None);
+        assert_eq!(auth(8643, "another-token-16", "webchat").session(&cookies, now), None);
         let elsewhere = text.replace("hermes_webchat_8643", "hermes_webchat_8645").parse().unwrap();
-        assert_eq!(door(8645, TOKEN, "webchat").session(&with(&elsewhere), now), None);
+        assert_eq!(auth(8645, TOKEN, "webchat").session(&with(&elsewhere), now), None);
         let pair = text.split(';').next().unwrap();
         let (name, value) = pair.split_once('=').unwrap();
         let longer = value.replace(&format!(".{}.", now / 1000 + 604_800), ".99999999999.");
@@ -242,10 +164,10 @@ mod tests {
 
     #[test]
     fn only_the_token_opens() {
-        let door = Door::new(([127, 0, 0, 1], 8643).into(), &[], "0123456789abcdef".to_owned(), "webchat");
-        assert!(door.opens("0123456789abcdef"));
+        let auth = HttpAuth::new(([127, 0, 0, 1], 8643).into(), &[], "0123456789abcdef".to_owned(), "webchat");
+        assert!(auth.is_token("0123456789abcdef"));
         for wrong in ["", "0123456789abcde", "0123456789abcdef0", "0123456789abcdeF"] {
-            assert!(!door.opens(wrong), "{wrong}");
+            assert!(!auth.is_token(wrong), "{wrong}");
         }
     }
 }
