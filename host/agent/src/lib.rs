@@ -17,6 +17,7 @@
 //! writes; a tool accesses the host only through a port.
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 pub mod ask;
 pub mod config;

@@ -23,7 +23,7 @@ const REASONS_MAX: usize = 4;
 const KIND: &str = "shell: ";
 
 const UNLISTED: Reason = "it is not on the list of harmless commands";
-pub const ARGUMENTS: Reason = "its arguments are not on the list of harmless arguments";
+pub(super) const ARGUMENTS: Reason = "its arguments are not on the list of harmless arguments";
 const TOO_LONG: Reason = "it is too long to be analyzed";
 
 /// A reason for an approval.
@@ -39,7 +39,7 @@ struct Finding {
 
 /// Source of a command's standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
+pub(super) enum Input {
     /// Standard input of the whole command.
     Outside,
     /// A file, inline text, or the output of another program.
@@ -49,7 +49,7 @@ pub enum Input {
 }
 
 /// The state of an evaluation.
-pub struct Evaluator<'r> {
+pub(super) struct Evaluator<'r> {
     pub rules: &'r Rules,
     pub paths: PathRules<'r>,
     /// Possible working folders after success of the last command.
@@ -75,7 +75,7 @@ pub struct Evaluator<'r> {
 }
 
 impl<'r> Evaluator<'r> {
-    pub fn new(cwd: &str, root: &str, rules: &'r Rules) -> Self {
+    pub(super) fn new(cwd: &str, root: &str, rules: &'r Rules) -> Self {
         let folders = vec![cwd.to_owned()];
         Self {
             rules,
@@ -95,7 +95,7 @@ impl<'r> Evaluator<'r> {
     }
 
     /// Returns the verdict.
-    pub fn into_danger(self) -> Option<Danger> {
+    pub(super) fn into_danger(self) -> Option<Danger> {
         if self.reasons.is_empty() {
             return None;
         }
@@ -115,7 +115,7 @@ impl<'r> Evaluator<'r> {
     }
 
     /// Checks the initial working folder.
-    pub fn check_start(&mut self, cwd: &str) {
+    pub(super) fn check_start(&mut self, cwd: &str) {
         if let Some(why) = self.paths.begins(cwd) {
             self.text = shown_text(cwd);
             self.flag_as("the host's folder", why);
@@ -130,29 +130,29 @@ impl<'r> Evaluator<'r> {
     }
 
     /// Requires approval for the current command each time.
-    pub fn flag(&mut self, why: &str) {
+    pub(super) fn flag(&mut self, why: &str) {
         self.add_finding(None, why, false);
     }
 
     /// Requires approval for the current command; a longer approval is possible.
-    pub fn flag_as(&mut self, label: &str, why: &str) {
+    pub(super) fn flag_as(&mut self, label: &str, why: &str) {
         self.add_finding(Some(label.to_owned()), why, false);
     }
 
     /// Returns the possible working folders of the next command.
-    pub fn folders(&self) -> Folders {
+    pub(super) fn folders(&self) -> Folders {
         let mut folders = self.done.clone();
         folders.extend(self.failed.iter().filter(|folder| !self.done.contains(folder)).cloned());
         folders
     }
 
-    pub fn stay_in(&mut self, folders: Folders) {
+    pub(super) fn stay_in(&mut self, folders: Folders) {
         self.failed.clone_from(&folders);
         self.done = folders;
     }
 
     /// Checks shell code.
-    pub fn check_code(&mut self, code: &str) {
+    pub(super) fn check_code(&mut self, code: &str) {
         if self.depth >= DEPTH_MAX {
             self.flag("it is nested too deeply");
             return;
@@ -280,7 +280,7 @@ impl<'r> Evaluator<'r> {
         given
     }
 
-    pub fn check_read(&mut self, folders: &Folders, word: &Word, deep: bool) {
+    pub(super) fn check_read(&mut self, folders: &Folders, word: &Word, deep: bool) {
         if let Some(why) = self.paths.read(folders, word, deep) {
             self.flag(why);
         } else if self.is_linked(&word.text) {
@@ -288,7 +288,7 @@ impl<'r> Evaluator<'r> {
         }
     }
 
-    pub fn check_write(&mut self, folders: &Folders, word: &Word) {
+    pub(super) fn check_write(&mut self, folders: &Folders, word: &Word) {
         if let Some(why) = self.paths.write(folders, word) {
             self.flag(why);
         } else if self.remote && !word.text.starts_with("/dev/") {
@@ -300,12 +300,12 @@ impl<'r> Evaluator<'r> {
         self.written.push(word.text.clone());
     }
 
-    pub fn is_linked(&self, path: &str) -> bool {
+    pub(super) fn is_linked(&self, path: &str) -> bool {
         path.split('/').any(|part| self.linked.iter().any(|link| link == part))
     }
 
     /// Checks the words of a command.
-    pub fn check_words(&mut self, words: &[Word], input: Input) {
+    pub(super) fn check_words(&mut self, words: &[Word], input: Input) {
         if self.left == 0 || self.depth >= DEPTH_MAX || words.len() > WORDS_MAX {
             self.flag(TOO_LONG);
             return;
@@ -354,7 +354,7 @@ impl<'r> Evaluator<'r> {
     }
 
     /// Checks a program by its name.
-    pub fn check_listed(&mut self, name: &str, args: &[Word], input: Input) {
+    pub(super) fn check_listed(&mut self, name: &str, args: &[Word], input: Input) {
         if self.check_special(name, args, input) {
             return;
         }
@@ -369,7 +369,7 @@ impl<'r> Evaluator<'r> {
     }
 
     /// Compares arguments with an entry of the table.
-    pub fn check_arguments(&mut self, name: &str, spec: &ProgramSpec, args: &[Word], input: Input) {
+    pub(super) fn check_arguments(&mut self, name: &str, spec: &ProgramSpec, args: &[Word], input: Input) {
         let written = self.written.clone();
         let Some((options, operands)) = self.options(spec, args) else { return };
         let here = self.folders();
@@ -495,7 +495,7 @@ impl<'r> Evaluator<'r> {
     }
 
     /// Requires a file or folder inside of the working folder.
-    pub fn check_inside(&mut self, here: &Folders, word: &Word) {
+    pub(super) fn check_inside(&mut self, here: &Folders, word: &Word) {
         let text = word.text.as_str();
         if text.contains("://") || text.starts_with(['@', '|']) || !self.paths.is_inside(here, word) {
             self.flag("it uses files outside the working folder");
@@ -517,7 +517,7 @@ impl<'r> Evaluator<'r> {
     }
 
     /// Checks a script of the working folder that an interpreter runs.
-    pub fn check_script(&mut self, word: &Word) {
+    pub(super) fn check_script(&mut self, word: &Word) {
         match word.text.as_str() {
             "-" => self.flag("it runs a program that it loads from elsewhere"),
             _ => self.check_local_program(word),
@@ -525,7 +525,7 @@ impl<'r> Evaluator<'r> {
     }
 
     /// Checks a tool that runs files of the working folder.
-    pub fn check_build(&mut self) {
+    pub(super) fn check_build(&mut self) {
         const DATA: [&str; 9] = ["log", "txt", "md", "csv", "out", "html", "tsv", "pdf", "png"];
         let is_data = |path: &String| {
             let (_, ending) = path.rsplit_once('.').unwrap_or(("", ""));
@@ -539,7 +539,7 @@ impl<'r> Evaluator<'r> {
     }
 
     /// Returns true if the command writes the file, or may write it.
-    pub fn is_written(&self, path: &str) -> bool {
+    pub(super) fn is_written(&self, path: &str) -> bool {
         self.brought || self.written.iter().any(|written| same_file(written, path))
     }
 }
@@ -552,7 +552,7 @@ fn same_file(written: &str, path: &str) -> bool {
 }
 
 /// Returns true if a word is a plain name: no URL, no absolute path, no unusual character.
-pub fn is_name(word: &Word) -> bool {
+pub(super) fn is_name(word: &Word) -> bool {
     let text = word.text.as_str();
     let plain = text.chars().all(|c| c.is_alphanumeric() || "_-./,:=+@%^~#{}* ".contains(c));
     word.known && plain && !text.contains("://") && !text.starts_with(['/', '~'])

@@ -5,7 +5,7 @@ use super::word::Word;
 use super::{scripts, shown};
 
 impl Evaluator<'_> {
-    pub fn check_find(&mut self, args: &[Word]) {
+    pub(super) fn check_find(&mut self, args: &[Word]) {
         const VALUED: &str = " -name -iname -path -ipath -wholename -type -size -mtime -mmin -atime -amin -ctime -cmin \
             -maxdepth -mindepth -perm -user -group -regex -iregex -regextype -lname -inum -links -fstype -xtype -newer \
             -anewer -cnewer -newermt -samefile -printf -uid -gid -newerct ";
@@ -45,7 +45,7 @@ impl Evaluator<'_> {
         }
     }
 
-    pub fn check_test(&mut self, args: &[Word]) {
+    pub(super) fn check_test(&mut self, args: &[Word]) {
         const SIGNS: &str =
             " -e -f -d -s -r -w -x -h -L -n -z -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o -b -c -p -S -t ";
         let is_sign = |text: &str| SIGNS.split_whitespace().any(|sign| sign == text);
@@ -55,7 +55,7 @@ impl Evaluator<'_> {
         }
     }
 
-    pub fn check_tar(&mut self, args: &[Word]) {
+    pub(super) fn check_tar(&mut self, args: &[Word]) {
         let here = self.folders();
         let (mut letters, mut operands, mut archive) = (String::new(), Vec::new(), None);
         let mut rest = args.iter();
@@ -121,7 +121,7 @@ impl Evaluator<'_> {
         }
     }
 
-    pub fn check_chmod(&mut self, args: &[Word]) {
+    pub(super) fn check_chmod(&mut self, args: &[Word]) {
         let here = self.folders();
         let Some((mode, files)) = args.split_first().filter(|(_, files)| !files.is_empty()) else {
             return self.flag(ARGUMENTS);
@@ -145,7 +145,7 @@ impl Evaluator<'_> {
         self.written = written;
     }
 
-    pub fn check_ln(&mut self, options: &[&str], operands: &[Word]) {
+    pub(super) fn check_ln(&mut self, options: &[&str], operands: &[Word]) {
         let here = self.folders();
         let symbolic = options.iter().any(|option| matches!(*option, "s" | "--symbolic"));
         let (target, sources) = match operands {
@@ -173,7 +173,7 @@ impl Evaluator<'_> {
         self.linked.extend(linked);
     }
 
-    pub fn check_sed(&mut self, args: &[Word]) {
+    pub(super) fn check_sed(&mut self, args: &[Word]) {
         const FLAGS: &str = " -n -E -r -s -u -z --quiet --silent --regexp-extended -nE -En -nr ";
         let here = self.folders();
         let (mut scripts, mut files, mut in_place) = (Vec::new(), Vec::new(), false);
@@ -223,7 +223,7 @@ impl Evaluator<'_> {
         self.written = written;
     }
 
-    pub fn check_awk(&mut self, args: &[Word]) {
+    pub(super) fn check_awk(&mut self, args: &[Word]) {
         let here = self.folders();
         let mut at = 0;
         while let Some(word) = args.get(at).filter(|word| word.text.starts_with('-') && word.text.len() > 1) {
@@ -250,7 +250,7 @@ impl Evaluator<'_> {
     }
 
     /// Checks the output file of a transfer.
-    pub fn check_output_file(&mut self, path: &Word) {
+    pub(super) fn check_output_file(&mut self, path: &Word) {
         let here = self.folders();
         self.check_write(&here, path);
         if path.known && !path.text.starts_with("/dev/") && self.paths.exists(&here, &path.text) {

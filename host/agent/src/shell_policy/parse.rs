@@ -20,7 +20,7 @@ const HEREDOCS_MAX: usize = 8;
 
 /// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub(super) enum Command {
     /// A program with its arguments.
     Simple(SimpleCommand),
     /// Two commands; the second runs if the first succeeds.
@@ -39,7 +39,7 @@ pub enum Command {
 
 /// A program with its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SimpleCommand {
+pub(super) struct SimpleCommand {
     /// Variables set for the program.
     pub assigned: Vec<(String, Word)>,
     /// Name and arguments of the program.
@@ -50,7 +50,7 @@ pub struct SimpleCommand {
 
 /// A redirection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Redirect {
+pub(super) enum Redirect {
     /// Reads a file.
     Read(Word),
     /// Writes a file. `truncates` is true if the file is emptied first.
@@ -60,14 +60,14 @@ pub enum Redirect {
 }
 
 /// The reason for which a command cannot be parsed.
-pub type ParseError = &'static str;
+pub(super) type ParseError = &'static str;
 
 const NOT_PLAIN: ParseError = "it does not consist of plain words";
 const NOT_READ: ParseError = "it cannot be parsed reliably";
 const NESTED: ParseError = "it is nested too deeply";
 
 /// Parses a command.
-pub fn parse(code: &str, variables: Variables<'_>) -> Result<Command, ParseError> {
+pub(super) fn parse(code: &str, variables: Variables<'_>) -> Result<Command, ParseError> {
     if code.len() > CODE_BYTES_MAX {
         return Err("it is too long to be analyzed");
     }

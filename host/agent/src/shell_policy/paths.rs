@@ -139,14 +139,14 @@ const OPEN_IN_HOME: &[&str] =
 const PROGRAMS: &[&str] = &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
 
 /// Reason for which a path needs approval.
-pub type Reason = &'static str;
+pub(super) type Reason = &'static str;
 
 /// Possible working folders of a command.
-pub type Folders = Vec<String>;
+pub(super) type Folders = Vec<String>;
 
 /// The folders that decide about paths.
 #[derive(Debug)]
-pub struct PathRules<'r> {
+pub(super) struct PathRules<'r> {
     rules: &'r Rules,
     /// Working folder of the turn.
     root: Vec<String>,
@@ -155,18 +155,18 @@ pub struct PathRules<'r> {
 
 impl<'r> PathRules<'r> {
     /// Creates the rules for a turn with the working folder `root`.
-    pub fn new(root: &str, rules: &'r Rules) -> Self {
+    pub(super) fn new(root: &str, rules: &'r Rules) -> Self {
         Self { rules, root: parts(root), home: parts(&rules.host_home) }
     }
 
     /// Returns the home folder of the user.
-    pub fn user_home(&self) -> &'r str {
+    pub(super) fn user_home(&self) -> &'r str {
         self.rules.user_home.as_deref().unwrap_or("/home/user")
     }
 
     /// Returns the reason for which reading needs approval. `deep` is true if folders are read with all their
     /// contents.
-    pub fn read(&self, folders: &Folders, word: &Word, deep: bool) -> Option<Reason> {
+    pub(super) fn read(&self, folders: &Folders, word: &Word, deep: bool) -> Option<Reason> {
         if !word.known {
             return Some("it reads a file that is known only when it runs");
         }
@@ -183,7 +183,7 @@ impl<'r> PathRules<'r> {
     }
 
     /// Returns the reason for which writing needs approval.
-    pub fn write(&self, folders: &Folders, word: &Word) -> Option<Reason> {
+    pub(super) fn write(&self, folders: &Folders, word: &Word) -> Option<Reason> {
         if !word.known {
             return Some("it writes a file that is known only when it runs");
         }
@@ -205,7 +205,7 @@ impl<'r> PathRules<'r> {
 
     /// Returns the reason for which running a program by its path needs approval, or `None` for a program of
     /// the working folder.
-    pub fn run(&self, folders: &Folders, word: &Word) -> Option<Reason> {
+    pub(super) fn run(&self, folders: &Folders, word: &Word) -> Option<Reason> {
         if !word.known || word.glob {
             return Some("the program is known only when it runs");
         }
@@ -232,28 +232,28 @@ impl<'r> PathRules<'r> {
 
     /// Returns true if a path is inside of the working folder, relative to every possible folder of the
     /// command.
-    pub fn is_inside(&self, folders: &Folders, word: &Word) -> bool {
+    pub(super) fn is_inside(&self, folders: &Folders, word: &Word) -> bool {
         word.known && folders.iter().all(|folder| self.inside(&resolved(folder, &word.text)))
     }
 
     /// Returns true if a file is known to exist.
-    pub fn exists(&self, folders: &Folders, path: &str) -> bool {
+    pub(super) fn exists(&self, folders: &Folders, path: &str) -> bool {
         folders.iter().any(|folder| joined(folder, path).symlink_metadata().is_ok())
     }
 
     /// Returns true if a file exists relative to every possible folder of the command.
-    pub fn is_there(&self, folders: &Folders, path: &str) -> bool {
+    pub(super) fn is_there(&self, folders: &Folders, path: &str) -> bool {
         folders.iter().all(|folder| joined(folder, path).is_file())
     }
 
     /// Returns the current branch of the repository in the working folder.
-    pub fn branch(&self, folders: &Folders) -> Option<String> {
+    pub(super) fn branch(&self, folders: &Folders) -> Option<String> {
         let head = std::fs::read_to_string(joined(folders.first()?, ".git/HEAD")).ok()?;
         head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned)
     }
 
     /// Returns the possible folders after entering one, or the reason for which that needs approval.
-    pub fn enter(&self, folders: &Folders, word: &Word) -> Result<Folders, Reason> {
+    pub(super) fn enter(&self, folders: &Folders, word: &Word) -> Result<Folders, Reason> {
         if !word.known || word.glob {
             return Err("it enters a folder that is known only when it runs");
         }
@@ -278,7 +278,7 @@ impl<'r> PathRules<'r> {
     }
 
     /// Returns the reason for which a command in a folder needs approval.
-    pub fn begins(&self, folder: &str) -> Option<Reason> {
+    pub(super) fn begins(&self, folder: &str) -> Option<Reason> {
         let parts = parts(folder);
         self.host(&parts, false, true).or_else(|| self.secret(&parts, false))
     }
@@ -425,7 +425,7 @@ fn is_host(path: &Path) -> bool {
 }
 
 /// Returns the name of a system program if the path belongs to one.
-pub fn system_program(path: &str) -> Option<&str> {
+pub(super) fn system_program(path: &str) -> Option<&str> {
     let (folder, name) = path.rsplit_once('/')?;
     PROGRAMS.contains(&folder).then_some(name)
 }

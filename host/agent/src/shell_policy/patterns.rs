@@ -65,7 +65,7 @@ const COMMANDS: &[(&str, &str)] = &[
 ];
 
 /// A match of a pattern.
-pub struct PatternMatch {
+pub(super) struct PatternMatch {
     /// Name of a longer approval. Contains only words of the pattern and the program.
     pub label: String,
     /// Reason of the danger.
@@ -73,7 +73,7 @@ pub struct PatternMatch {
 }
 
 /// Compares a command with the table and with the operator's patterns.
-pub fn find(own: &[String], name: &str, args: &[Word]) -> Option<PatternMatch> {
+pub(super) fn find(own: &[String], name: &str, args: &[Word]) -> Option<PatternMatch> {
     let own = own.iter().map(|pattern| (pattern.as_str(), "the operator requires approval for it"));
     let mut hits = COMMANDS.iter().copied().chain(own).filter_map(|(pattern, why)| {
         let label = compare(pattern, name, args)?;
@@ -118,7 +118,7 @@ fn is_argument(pattern: &str, text: &str) -> bool {
 }
 
 /// Returns true if a text matches a pattern, in which `*` matches any text and `?` matches one character.
-pub fn matches(pattern: &str, text: &str) -> bool {
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let (part, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {

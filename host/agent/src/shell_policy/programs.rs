@@ -11,7 +11,7 @@ const NAME_WORDS_MAX: usize = 3;
 
 /// The permitted arguments of a program.
 #[derive(Clone, Debug, Default)]
-pub struct ProgramSpec {
+pub(super) struct ProgramSpec {
     /// Permits every option except `denied`.
     pub any: bool,
     /// Denied options.
@@ -28,7 +28,7 @@ pub struct ProgramSpec {
 
 /// Kind of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
+pub(super) enum Value {
     /// No value.
     No,
     /// An optional text, attached to the option.
@@ -43,7 +43,7 @@ pub enum Value {
 
 /// The result of comparing an argument with a [`ProgramSpec`].
 #[derive(Debug, PartialEq, Eq)]
-pub enum Arg<'a> {
+pub(super) enum Arg<'a> {
     /// A permitted option, without a value or with a harmless one.
     Option(&'a str),
     /// A value that names a file.
@@ -55,7 +55,7 @@ pub enum Arg<'a> {
 }
 
 /// Returns the entry of a program and the number of words of its name.
-pub fn find(words: &[&str]) -> Option<(&'static ProgramSpec, usize)> {
+pub(super) fn find(words: &[&str]) -> Option<(&'static ProgramSpec, usize)> {
     let counts = (1..=NAME_WORDS_MAX.min(words.len())).rev();
     counts.into_iter().find_map(|count| Some((TABLE.get(words[..count].join(" ").as_str())?, count)))
 }
@@ -132,7 +132,7 @@ impl ProgramSpec {
 
     /// Compares an option with the entry. `next` is the argument after it. The second result is true if `next`
     /// was used.
-    pub fn option<'a>(&self, option: &'a str, next: Option<&str>) -> (Vec<Arg<'a>>, bool) {
+    pub(super) fn option<'a>(&self, option: &'a str, next: Option<&str>) -> (Vec<Arg<'a>>, bool) {
         if self.numbers && option[1..].chars().all(|c| c.is_ascii_digit()) {
             return (vec![Arg::Option(option)], false);
         }

@@ -26,7 +26,7 @@ fn lists(list: &str, word: &str) -> bool {
 }
 
 /// Returns true if SQL, including commands of its client, only reads.
-pub fn sql_reads(text: &str) -> bool {
+pub(super) fn sql_reads(text: &str) -> bool {
     let text = text.trim();
     if let Some(name) = text.split_whitespace().next().filter(|name| name.starts_with('.')) {
         return SQLITE_DOTS.contains(&name) && !text.contains(['\n', '|', ';']);
@@ -76,7 +76,7 @@ fn words_read(lower: &str) -> bool {
 }
 
 /// Returns true if an awk program only computes and prints.
-pub fn awk_prints(text: &str) -> bool {
+pub(super) fn awk_prints(text: &str) -> bool {
     const DENIED: [&str; 9] = ["system", "getline", "@", "ENVIRON", "PROCINFO", "close(", "fflush", "ARGV", "\\\n"];
     if DENIED.iter().any(|word| text.contains(word)) || text.replace("||", "").contains('|') {
         return false;
@@ -93,12 +93,12 @@ pub fn awk_prints(text: &str) -> bool {
 }
 
 /// Returns true if a jq filter reads neither the environment nor other files.
-pub fn jq_reads(text: &str) -> bool {
+pub(super) fn jq_reads(text: &str) -> bool {
     !["env", "ENV", "import", "include", "input_filename", "load"].iter().any(|word| text.contains(word))
 }
 
 /// Returns true if a sed program only edits its input: it runs no command and opens no other file.
-pub fn sed_edits(script: &str) -> bool {
+pub(super) fn sed_edits(script: &str) -> bool {
     Sed { rest: script }.script().is_some()
 }
 

@@ -7,10 +7,10 @@ use super::word::Word;
 use super::wrappers::{SHELLS, WRAPPERS};
 
 /// Options with which an interpreter needs no script.
-pub const TELLS: [&str; 7] = ["--test", "--version", "v", "-v", "-V", "version", "-version"];
+pub(super) const TELLS: [&str; 7] = ["--test", "--version", "v", "-v", "-V", "version", "-version"];
 
 /// Returns true if a command prints names of files in the working folder.
-pub fn prints_names(command: &Command) -> bool {
+pub(super) fn prints_names(command: &Command) -> bool {
     let Command::Simple(simple) = command else { return false };
     let words: Vec<&str> = simple.words.iter().map(|word| word.text.as_str()).collect();
     let inside = words.iter().all(|word| !word.starts_with(['/', '~']) && !word.contains(".."));
@@ -27,7 +27,7 @@ pub fn prints_names(command: &Command) -> bool {
 
 /// Returns true if a command has no output, so that a redirection only empties its file. `fed` is true if the
 /// command has an input.
-pub fn prints_nothing(words: &[Word], fed: bool) -> bool {
+pub(super) fn prints_nothing(words: &[Word], fed: bool) -> bool {
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     match texts[..] {
         [] | [":" | "true" | "false", ..] | ["cat", "/dev/null"] | ["printf", ""] => true,
@@ -38,19 +38,19 @@ pub fn prints_nothing(words: &[Word], fed: bool) -> bool {
 }
 
 /// Returns true if a path names an interpreter of a virtual environment in the working folder.
-pub fn is_environment_program(path: &str) -> bool {
+pub(super) fn is_environment_program(path: &str) -> bool {
     let Some((folder, name)) = path.rsplit_once('/') else { return false };
     folder.ends_with("bin") && (is_python(name) || name.starts_with("pip"))
 }
 
 /// Returns true if a name is that of Python.
-pub fn is_python(name: &str) -> bool {
+pub(super) fn is_python(name: &str) -> bool {
     let version = name.strip_prefix("python").or_else(|| name.strip_prefix("pypy"));
     version.is_some_and(|version| version.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
 /// Returns true if a program reads folders with all their contents.
-pub fn is_deep(name: &str, options: &[&str]) -> bool {
+pub(super) fn is_deep(name: &str, options: &[&str]) -> bool {
     let recursive = |option: &&str| {
         let long = option.starts_with("--");
         option.contains("recursive") || option.contains("archive") || !long && option.contains(['r', 'R', 'a'])
@@ -64,7 +64,7 @@ pub fn is_deep(name: &str, options: &[&str]) -> bool {
 
 impl Evaluator<'_> {
     /// Checks programs with special argument rules. Returns false if the table covers the program.
-    pub fn check_special(&mut self, name: &str, args: &[Word], input: Input) -> bool {
+    pub(super) fn check_special(&mut self, name: &str, args: &[Word], input: Input) -> bool {
         match name {
             "cd" | "pushd" | "popd" | "chdir" => self.check_cd(name, args),
             "." | "source" => self.check_source(args),
@@ -100,7 +100,7 @@ impl Evaluator<'_> {
     }
 
     /// Checks the operands of table programs with individual rules.
-    pub fn check_operands(&mut self, name: &str, options: &[&str], operands: &[Word], input: Input) {
+    pub(super) fn check_operands(&mut self, name: &str, options: &[&str], operands: &[Word], input: Input) {
         let here = self.folders();
         let text = |at: usize| operands.get(at).map(|word| word.text.as_str()).unwrap_or_default();
         let harmless = match name {

@@ -3,10 +3,10 @@
 //! The lexer accepts only text that every version of bash reads in the same way, and refuses all other text.
 
 /// Placeholder for text that is known only at run time.
-pub const UNKNOWN: char = '\u{fffd}';
+pub(super) const UNKNOWN: char = '\u{fffd}';
 
 /// Placeholder for a here-document, followed by its number.
-pub const HEREDOC: char = '\u{e000}';
+pub(super) const HEREDOC: char = '\u{e000}';
 
 /// Words into which one brace list may expand.
 const BRACES_MAX: usize = 64;
@@ -31,7 +31,7 @@ const PRINTABLE: [&str; 14] = [
 
 /// A word after quote removal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Word {
+pub(super) struct Word {
     /// Text of the word.
     pub text: String,
     /// True if the word is a pattern of file names.
@@ -44,19 +44,19 @@ pub struct Word {
 
 impl Word {
     /// Creates a word without patterns and variables.
-    pub fn plain(text: impl Into<String>) -> Self {
+    pub(super) fn plain(text: impl Into<String>) -> Self {
         Self { text: text.into(), glob: false, known: true, quoted: false }
     }
 
     /// Returns true if the word begins with a pattern or an unknown text, so that it may become an option.
-    pub fn may_be_option(&self) -> bool {
+    pub(super) fn may_be_option(&self) -> bool {
         !self.known && self.text.starts_with(UNKNOWN) || self.glob && self.text.starts_with(['*', '?', '['])
     }
 }
 
 /// The values of variables that the lexer replaces.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Variables<'v> {
+pub(super) struct Variables<'v> {
     /// Value of `HOME` and `~`.
     pub home: &'v str,
     /// Value of `PWD`, unless the command changes it.
@@ -64,7 +64,7 @@ pub struct Variables<'v> {
 }
 
 /// Splits a text at whitespace. Returns `None` if a word is not plain.
-pub fn split(text: &str, values: Variables<'_>) -> Option<Vec<Word>> {
+pub(super) fn split(text: &str, values: Variables<'_>) -> Option<Vec<Word>> {
     let (mut words, mut rest) = (Vec::new(), text.trim_start_matches([' ', '\t']));
     while !rest.is_empty() {
         let end = raw_end(rest)?;
@@ -77,7 +77,7 @@ pub fn split(text: &str, values: Variables<'_>) -> Option<Vec<Word>> {
 }
 
 /// Parses one word of the source. A brace list expands to several words.
-pub fn one(raw: &str, values: Variables<'_>) -> Option<Vec<Word>> {
+pub(super) fn one(raw: &str, values: Variables<'_>) -> Option<Vec<Word>> {
     if raw.is_empty() || raw_end(raw)? != raw.len() {
         return None;
     }
@@ -291,7 +291,7 @@ fn printable(text: &str) -> Option<&str> {
 
 /// Returns true if a character is not displayed as it is: a control character, or one that changes the order of
 /// others.
-pub fn is_odd(c: char) -> bool {
+pub(super) fn is_odd(c: char) -> bool {
     (c.is_control() && c != '\n' && c != '\t')
         || c == UNKNOWN
         || matches!(

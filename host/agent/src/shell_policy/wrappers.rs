@@ -12,10 +12,10 @@ const VARIABLES: &str = " RUST_LOG RUST_BACKTRACE NODE_ENV CI DEBUG PORT LANG LC
 
 /// A program that runs another one: name, options with a value, other options, and number of operands before
 /// the inner program.
-pub type Wrapper = (&'static str, &'static [&'static str], &'static [&'static str], usize);
+pub(super) type Wrapper = (&'static str, &'static [&'static str], &'static [&'static str], usize);
 
 /// All programs that run another one.
-pub const WRAPPERS: [Wrapper; 8] = [
+pub(super) const WRAPPERS: [Wrapper; 8] = [
     ("nohup", &[], &[], 0),
     ("nice", &["-n", "--adjustment"], &[], 0),
     ("ionice", &["-c", "-n", "--class", "--classdata"], &["-t"], 0),
@@ -32,16 +32,16 @@ pub const WRAPPERS: [Wrapper; 8] = [
 ];
 
 /// Shells.
-pub const SHELLS: [&str; 8] = ["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh"];
+pub(super) const SHELLS: [&str; 8] = ["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh"];
 
 /// Returns true if a variable may be set for a command.
-pub fn is_harmless_variable(name: &str, value: &Word) -> bool {
+pub(super) fn is_harmless_variable(name: &str, value: &Word) -> bool {
     let plain = value.text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.,:=/+*".contains(c));
     VARIABLES.split_whitespace().any(|one| one == name) && value.known && plain && !value.text.contains("..")
 }
 
 impl Evaluator<'_> {
-    pub fn check_environment(&mut self, name: &str, args: &[Word], input: Input) {
+    pub(super) fn check_environment(&mut self, name: &str, args: &[Word], input: Input) {
         if name == "printenv" {
             const SHOWN: [&str; 9] = ["PATH", "HOME", "USER", "SHELL", "LANG", "TERM", "PWD", "TZ", "VIRTUAL_ENV"];
             if args.is_empty() || !args.iter().all(|word| SHOWN.contains(&word.text.as_str())) {
@@ -63,7 +63,7 @@ impl Evaluator<'_> {
         }
     }
 
-    pub fn check_wrapper(&mut self, wrapper: &Wrapper, args: &[Word], input: Input) {
+    pub(super) fn check_wrapper(&mut self, wrapper: &Wrapper, args: &[Word], input: Input) {
         let (_, valued, flags, before) = *wrapper;
         let mut at = 0;
         while let Some(text) = args.get(at).map(|word| word.text.as_str()).filter(|text| text.starts_with('-')) {
@@ -92,7 +92,7 @@ impl Evaluator<'_> {
         }
     }
 
-    pub fn check_shell(&mut self, args: &[Word]) {
+    pub(super) fn check_shell(&mut self, args: &[Word]) {
         const SETTINGS: [&str; 3] = ["pipefail", "errexit", "nounset"];
         let mut code = false;
         let mut rest = args.iter().peekable();
@@ -128,13 +128,13 @@ impl Evaluator<'_> {
     }
 
     /// Checks code in an argument, which runs in a separate shell.
-    pub fn check_nested(&mut self, code: &str) {
+    pub(super) fn check_nested(&mut self, code: &str) {
         let here = self.folders();
         self.check_code(code);
         self.stay_in(here);
     }
 
-    pub fn check_xargs(&mut self, args: &[Word], input: Input) {
+    pub(super) fn check_xargs(&mut self, args: &[Word], input: Input) {
         const VALUED: [&str; 5] = ["-n", "-P", "-L", "-d", "-I"];
         let mut at = 0;
         while let Some(text) = args.get(at).map(|word| word.text.as_str()).filter(|text| text.starts_with('-')) {
@@ -150,7 +150,7 @@ impl Evaluator<'_> {
 
     /// Checks a program that gets file names as arguments. `inside` is true if they are files of the working
     /// folder.
-    pub fn check_applied(&mut self, words: &[Word], inside: bool) {
+    pub(super) fn check_applied(&mut self, words: &[Word], inside: bool) {
         let Some((name, args)) = words.split_first() else { return self.flag(ARGUMENTS) };
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
         if let Some(hit) = patterns::find(&self.rules.patterns, &name.text, args) {

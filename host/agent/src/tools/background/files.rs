@@ -12,17 +12,17 @@ use rustix::fs::{CWD, FileType, Mode};
 use serde::{Deserialize, Serialize};
 
 /// Size of one piece of output, in bytes.
-pub const PIECE_BYTES: u64 = 256 << 10;
+pub(super) const PIECE_BYTES: u64 = 256 << 10;
 
 /// Number of pieces that are kept, including the growing one: the last mebibyte or slightly less.
-pub const PIECES_KEPT: u64 = 4;
+pub(super) const PIECES_KEPT: u64 = 4;
 
 /// Longest record, in bytes.
 const RECORD_BYTES_MAX: u64 = 256 << 10;
 
 /// The record of a process for the next run of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessRecord {
+pub(super) struct ProcessRecord {
     /// Id of the process.
     pub id: String,
     /// Process id of the group leader; 0 while unknown.
@@ -43,7 +43,7 @@ pub struct ProcessRecord {
 
 /// A part of the output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OutputPart {
+pub(super) struct OutputPart {
     /// Bytes of the part.
     pub bytes: Vec<u8>,
     /// End of the part, as an offset in bytes from the start of all output.
@@ -54,7 +54,7 @@ pub struct OutputPart {
 
 /// The paths of the files of one process.
 #[derive(Clone, Debug)]
-pub struct ProcessFiles {
+pub(super) struct ProcessFiles {
     record: PathBuf,
     /// Common prefix of the output files, followed by a dot and a number.
     pub output: PathBuf,
@@ -66,7 +66,7 @@ pub struct ProcessFiles {
 
 impl ProcessFiles {
     /// Returns the paths for a process id.
-    pub fn of(folder: &Path, id: &str) -> Self {
+    pub(super) fn of(folder: &Path, id: &str) -> Self {
         let file = |end: &str| folder.join(format!("{id}.{end}"));
         Self { record: file("json"), output: file("out"), exit: file("exit"), input: file("in") }
     }
@@ -76,7 +76,7 @@ impl ProcessFiles {
     /// # Errors
     ///
     /// The error of the operating system.
-    pub fn make(&self, folder: &Path, record: &ProcessRecord) -> std::io::Result<()> {
+    pub(super) fn make(&self, folder: &Path, record: &ProcessRecord) -> std::io::Result<()> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         rustix::fs::mknodat(CWD, &self.input, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
         self.write(record)
@@ -87,7 +87,7 @@ impl ProcessFiles {
     /// # Errors
     ///
     /// The error of the operating system.
-    pub fn write(&self, record: &ProcessRecord) -> std::io::Result<()> {
+    pub(super) fn write(&self, record: &ProcessRecord) -> std::io::Result<()> {
         let new = self.record.with_extension("new");
         let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(&serde_json::to_vec(record)?)?;
@@ -96,7 +96,7 @@ impl ProcessFiles {
     }
 
     /// Removes all files.
-    pub fn remove(&self) {
+    pub(super) fn remove(&self) {
         let pieces = self.pieces().into_iter().map(|piece| self.piece(piece));
         let others = [&self.exit, &self.input, &self.record].map(Clone::clone);
         for path in pieces.chain(others) {
@@ -106,23 +106,23 @@ impl ProcessFiles {
     }
 
     /// Returns the exit code, if there is one.
-    pub fn exit_code(&self) -> Option<i32> {
+    pub(super) fn exit_code(&self) -> Option<i32> {
         std::fs::read_to_string(&self.exit).ok()?.trim().parse().ok()
     }
 
     /// Returns the time since the start.
-    pub fn age(&self) -> Duration {
+    pub(super) fn age(&self) -> Duration {
         age(&self.record)
     }
 
     /// Returns the time since the end, or since the start if there is no exit code.
-    pub fn over_for(&self) -> Duration {
+    pub(super) fn over_for(&self) -> Duration {
         if self.exit.exists() { age(&self.exit) } else { self.age() }
     }
 
     /// Reads at most `bytes_max` bytes of output from an offset. If that part no longer exists, the reading
     /// begins with the oldest part that does.
-    pub fn read(&self, from: u64, bytes_max: u64) -> OutputPart {
+    pub(super) fn read(&self, from: u64, bytes_max: u64) -> OutputPart {
         let pieces = self.pieces();
         let Some(oldest) = pieces.first() else { return OutputPart { upto: from, ..OutputPart::default() } };
         let start = from.max(oldest * PIECE_BYTES);
@@ -141,7 +141,7 @@ impl ProcessFiles {
     }
 
     /// Returns the last bytes of the output.
-    pub fn end(&self, bytes_max: u64) -> Vec<u8> {
+    pub(super) fn end(&self, bytes_max: u64) -> Vec<u8> {
         let sizes = self.pieces().into_iter().rev().map(|piece| {
             let size = std::fs::metadata(self.piece(piece)).map_or(0, |file| file.len());
             (piece, size)
@@ -183,7 +183,7 @@ fn names(folder: Option<&Path>) -> impl Iterator<Item = String> {
 }
 
 /// Returns all records in the folder.
-pub fn records(folder: &Path) -> Vec<ProcessRecord> {
+pub(super) fn records(folder: &Path) -> Vec<ProcessRecord> {
     let read = |name: &str| -> Option<ProcessRecord> {
         let file = std::fs::File::open(folder.join(name)).ok()?;
         let mut bytes = Vec::new();
@@ -196,7 +196,7 @@ pub fn records(folder: &Path) -> Vec<ProcessRecord> {
 }
 
 /// Removes files that belong to no known process and are older than `older_than`.
-pub fn sweep(folder: &Path, known: impl Fn(&str) -> bool, older_than: Duration) {
+pub(super) fn sweep(folder: &Path, known: impl Fn(&str) -> bool, older_than: Duration) {
     for name in names(Some(folder)) {
         let id = name.split('.').next().unwrap_or_default();
         let path = folder.join(&name);

@@ -42,7 +42,7 @@ const LAST_BYTES: u64 = 4 << 10;
 const COMMAND_BYTES_MAX: usize = 300;
 
 /// The way in which the end of a process is detected.
-pub enum ProcessHandle {
+pub(super) enum ProcessHandle {
     /// The process is a child of this host.
     Child(Box<Child>),
     /// An earlier run of the host started the process.
@@ -69,7 +69,7 @@ impl ProcessHandle {
 
 /// Watches a process until its whole group has ended. `followed` contains the state of the notifications if the
 /// session follows the process.
-pub async fn watch_process(
+pub(super) async fn watch_process(
     process: Arc<Process>,
     mut handle: ProcessHandle,
     watch: Watch,
