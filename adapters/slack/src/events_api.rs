@@ -29,7 +29,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::account::{Account, lost};
-use crate::lanes::{Ack, Delivery, Kind, Lanes};
+use crate::channel_queues::{Ack, Delivery, Kind, Lanes};
 
 /// The maximum difference between a request's time and the local time, in seconds, as recommended by Slack.
 const AGE_S_MAX: u64 = 300;

@@ -6,24 +6,24 @@
 //! * `content`: the text in blocks and attachments;
 //! * `inbound`: conversion of payloads to events;
 //! * `receiver`: emits events, then acknowledges the deliveries; `files`: files of messages;
-//! * `lanes`: queues of deliveries, parallel across channels and sequential within one;
+//! * `channel_queues`: queues of deliveries, parallel across channels and sequential within one;
 //! * `socket`, `events_api`: the two transports of deliveries;
 //! * `outbound`: conversion of parts to calls, and the only classification of errors;
-//! * `seeds`: the threads started for the host.
+//! * `handoff_threads`: the threads started for the host.
 
 #![forbid(unsafe_code)]
 
 mod account;
 mod api;
+mod channel_queues;
 mod content;
 mod events_api;
 mod files;
+mod handoff_threads;
 mod inbound;
-mod lanes;
 mod outbound;
-mod react;
+mod reactions;
 mod receiver;
-mod seeds;
 mod socket;
 mod text;
 
@@ -47,9 +47,9 @@ use account::{Account, Space};
 use api::{Api, ApiError, Done};
 use events_api::EventsApi;
 use files::Files;
+use handoff_threads::Seeds;
 use inbound::{Threads, is_ts};
 use receiver::Receiver;
-use seeds::Seeds;
 use socket::SocketMode;
 
 /// The reason for not starting a thread again.
@@ -463,13 +463,13 @@ impl Slack {
         words: &str,
     ) -> Result<String, CallError> {
         let kv = self.host.kv();
-        let mut seeds = Seeds::read(kv.get(seeds::KEPT_AS).await?.as_deref());
+        let mut seeds = Seeds::read(kv.get(handoff_threads::KEPT_AS).await?.as_deref());
         match seeds.of(key) {
             Some(Some(ts)) => return Ok(ts.to_owned()),
             Some(None) => return Err(CallError::new("unavailable", ASKED_BEFORE)),
             None => seeds.note(key, None),
         }
-        kv.set(seeds::KEPT_AS, &seeds.kept()).await?;
+        kv.set(handoff_threads::KEPT_AS, &seeds.kept()).await?;
         let made = outbound::seed(&account.api, space, channel, words).await;
         match &made {
             Ok(ts) => seeds.note(key, Some(ts)),
@@ -477,7 +477,7 @@ impl Slack {
             // The message may exist, so the key must not post another one.
             Err(ApiError::Doubtful(_)) => {}
         }
-        if let Err(error) = kv.set(seeds::KEPT_AS, &seeds.kept()).await {
+        if let Err(error) = kv.set(handoff_threads::KEPT_AS, &seeds.kept()).await {
             // At worst the same key posts no message.
             tracing::warn!(%error, "outcome of starting a thread cannot be saved");
         }

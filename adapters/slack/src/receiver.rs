@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::Config;
 use crate::account::{Account, Space};
+use crate::channel_queues::{self, Delivery, Kind, Lanes};
 use crate::inbound::{self, Reader, Slash, Threads};
-use crate::lanes::{self, Delivery, Kind, Lanes};
 use crate::text;
 
 /// The maximum number of mentioned users whose names are requested per text.
@@ -54,7 +54,7 @@ impl Receiver {
     /// Creates the queues, and the future that processes them.
     pub fn open(&self) -> (Lanes, BoxFuture<'_, Result<(), ConnectError>>) {
         let (lanes, from) = Lanes::new();
-        (lanes, lanes::work(from, |delivery| self.take(delivery)).boxed())
+        (lanes, channel_queues::work(from, |delivery| self.take(delivery)).boxed())
     }
 
     /// Converts one delivery, emits the event and acknowledges the delivery.

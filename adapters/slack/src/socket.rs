@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::account::{Account, lost};
 use crate::api::Opened;
-use crate::lanes::{Ack, Delivery, Kind, Lanes};
+use crate::channel_queues::{Ack, Delivery, Kind, Lanes};
 
 /// The maximum size of a message, in bytes, which equals that of an Events API request.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
