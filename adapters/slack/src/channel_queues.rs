@@ -9,91 +9,51 @@ use std::future::Future;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hermes_adapter_sdk::prelude::*;
-use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use crate::inbound;
+use crate::delivery::Delivery;
+use crate::payload;
 
 /// The maximum number of deliveries in progress or waiting. At this limit no socket is read.
 const WAITING_MAX: usize = 256;
 /// The maximum number of deliveries that are read before one of them is queued.
 const TOGETHER_MAX: usize = 64;
 
-/// The kind of a delivery's payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// An event of the Events API.
-    Event,
-    /// A slash command.
-    Slash,
-    /// A press of a button.
-    Interactive,
-}
-
-/// The means to acknowledge a delivery.
-#[derive(Debug)]
-pub enum Ack {
-    /// By its envelope id, on the socket of the delivery.
-    Socket(mpsc::Sender<String>, String),
-    /// By the response to its request.
-    Request(oneshot::Sender<()>),
-}
-
-impl Ack {
-    /// Acknowledges the delivery.
-    pub async fn say(self) {
-        match self {
-            // A closed socket cannot be used; Slack repeats the delivery, which is then known.
-            Self::Socket(to, envelope) => drop(to.send(envelope).await),
-            // The same applies to a request that has ended.
-            Self::Request(to) => drop(to.send(())),
-        }
-    }
-}
-
-/// One delivery.
-#[derive(Debug)]
-pub struct Delivery {
-    pub kind: Kind,
-    pub payload: Value,
-    pub ack: Ack,
-}
-
 /// The input of the queues.
 #[derive(Clone, Debug)]
-pub struct Lanes(mpsc::Sender<Delivery>);
+pub(crate) struct ChannelQueues(mpsc::Sender<Delivery>);
 
-impl Lanes {
+impl ChannelQueues {
     /// Creates an input, and the receiver of its deliveries.
-    pub fn new() -> (Self, mpsc::Receiver<Delivery>) {
-        let (into, from) = mpsc::channel(TOGETHER_MAX);
-        (Self(into), from)
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Delivery>) {
+        let (sender, deliveries) = mpsc::channel(TOGETHER_MAX);
+        (Self(sender), deliveries)
     }
 
     /// Appends a delivery to its channel's queue; waits while the queues are full. Returns
     /// `false` if the link is closed.
-    pub async fn put(&self, delivery: Delivery) -> bool {
+    pub(crate) async fn push(&self, delivery: Delivery) -> bool {
         self.0.send(delivery).await.is_ok()
     }
 }
 
 /// The queues of the channels that have deliveries.
 #[derive(Default)]
-struct Waiting(BTreeMap<String, Queue>);
+struct WaitingDeliveries(BTreeMap<String, ChannelQueue>);
 
 /// The queue of one channel.
 #[derive(Default)]
-struct Queue {
+struct ChannelQueue {
     is_busy: bool,
     /// The waiting deliveries, with the times of their events.
     waiting: VecDeque<(Option<i64>, Delivery)>,
 }
 
-impl Waiting {
+impl WaitingDeliveries {
     /// Adds a delivery before later events. A delivery without a time, and those before it, stay in order of arrival.
-    fn enter(&mut self, delivery: Delivery) {
-        let Queue { waiting, .. } = self.0.entry(inbound::channel(&delivery.payload).to_owned()).or_default();
-        let at_us = inbound::event_us(&delivery.payload);
+    fn add(&mut self, delivery: Delivery) {
+        let ChannelQueue { waiting, .. } = self.0.entry(payload::channel(&delivery.payload).to_owned()).or_default();
+        let at_us = payload::event_us(&delivery.payload);
         let is_later = |(other, _): &&(Option<i64>, Delivery)| other.zip(at_us).is_some_and(|(other, own)| other > own);
         let later = waiting.iter().rev().take_while(is_later).count();
         waiting.insert(waiting.len() - later, (at_us, delivery));
@@ -118,33 +78,33 @@ impl Waiting {
     }
 }
 
-/// Processes all deliveries with `take`. Ends only with the first error.
-pub async fn work<T: Future<Output = Result<(), ConnectError>>>(
-    mut from: mpsc::Receiver<Delivery>,
-    take: impl Fn(Delivery) -> T,
+/// Processes all deliveries with `process`. Ends only with the first error.
+pub(crate) async fn process_all<T: Future<Output = Result<(), ConnectError>>>(
+    mut deliveries: mpsc::Receiver<Delivery>,
+    process: impl Fn(Delivery) -> T,
 ) -> Result<(), ConnectError> {
     let start = |(channel, delivery): (String, Delivery)| {
-        let taken = take(delivery);
-        async move { (channel, taken.await) }
+        let result = process(delivery);
+        async move { (channel, result.await) }
     };
-    let (mut waiting, mut count) = (Waiting::default(), 0);
-    let mut taking = FuturesUnordered::new();
+    let (mut waiting, mut count) = (WaitingDeliveries::default(), 0);
+    let mut running = FuturesUnordered::new();
     loop {
         while count < WAITING_MAX {
-            let Ok(delivery) = from.try_recv() else { break };
+            let Ok(delivery) = deliveries.try_recv() else { break };
             count += 1;
-            waiting.enter(delivery);
+            waiting.add(delivery);
         }
-        taking.extend(waiting.start().map(start));
+        running.extend(waiting.start().map(start));
         tokio::select! {
-            Some((channel, taken)) = taking.next() => {
-                taken?;
+            Some((channel, result)) = running.next() => {
+                result?;
                 count -= 1;
                 waiting.end(&channel);
             }
-            Some(delivery) = from.recv(), if count < WAITING_MAX => {
+            Some(delivery) = deliveries.recv(), if count < WAITING_MAX => {
                 count += 1;
-                waiting.enter(delivery);
+                waiting.add(delivery);
             }
             // The inputs are closed together with the link.
             else => return std::future::pending().await,
@@ -157,17 +117,19 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use serde_json::json;
+    use tokio::sync::oneshot;
 
     use super::*;
+    use crate::delivery::{Ack, DeliveryKind};
 
     fn delivery(channel: &str, n: u32) -> Delivery {
         let payload = json!({ "event": { "channel": channel, "n": n } });
-        Delivery { kind: Kind::Event, payload, ack: Ack::Request(oneshot::channel().0) }
+        Delivery { kind: DeliveryKind::Event, payload, ack: Ack::Request(oneshot::channel().0) }
     }
 
     #[tokio::test]
     async fn what_one_channel_waits_for_holds_up_no_other_and_each_stays_in_order() {
-        let (lanes, from) = Lanes::new();
+        let (queues, deliveries) = ChannelQueues::new();
         let (go, wait) = oneshot::channel::<()>();
         let (wait, taken) = (Arc::new(tokio::sync::Mutex::new(Some(wait))), Mutex::new(Vec::new()));
         let (tell, mut told) = mpsc::unbounded_channel();
@@ -186,7 +148,7 @@ mod tests {
         };
         let play = async {
             for (channel, n) in [("C1", 1), ("C1", 2), ("C9", 3), ("C1", 4), ("D1", 5)] {
-                assert!(lanes.put(delivery(channel, n)).await);
+                assert!(queues.push(delivery(channel, n)).await);
             }
             for _ in 0..2 {
                 told.recv().await;
@@ -197,7 +159,7 @@ mod tests {
             }
         };
         tokio::select! {
-            end = work(from, take) => panic!("it goes on: {end:?}"),
+            end = process_all(deliveries, take) => panic!("it goes on: {end:?}"),
             () = play => {}
         }
         let taken = taken.into_inner().unwrap();
@@ -210,7 +172,7 @@ mod tests {
 
     #[tokio::test]
     async fn deliveries_that_wait_together_are_processed_in_the_order_of_their_events() {
-        let (lanes, from) = Lanes::new();
+        let (queues, deliveries) = ChannelQueues::new();
         let taken = Mutex::new(Vec::new());
         let (tell, mut told) = mpsc::unbounded_channel();
         let ts = |ts: &str| json!({ "event": { "channel": "C1", "ts": ts } });
@@ -228,7 +190,7 @@ mod tests {
         ];
         for payload in &arrived {
             let ack = Ack::Request(oneshot::channel().0);
-            assert!(lanes.put(Delivery { kind: Kind::Event, payload: payload.clone(), ack }).await);
+            assert!(queues.push(Delivery { kind: DeliveryKind::Event, payload: payload.clone(), ack }).await);
         }
         let take = |delivery: Delivery| {
             taken.lock().unwrap().push(delivery.payload);
@@ -241,7 +203,7 @@ mod tests {
             }
         };
         tokio::select! {
-            end = work(from, take) => panic!("it goes on: {end:?}"),
+            end = process_all(deliveries, take) => panic!("it goes on: {end:?}"),
             () = all => {}
         }
         let expected = [
@@ -258,9 +220,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_error_ends_the_work() {
-        let (lanes, from) = Lanes::new();
-        let put = lanes.put(delivery("C1", 1));
-        let (put, end) = tokio::join!(put, work(from, |_| async { Err(ConnectError::retry("cut")) }));
+        let (queues, deliveries) = ChannelQueues::new();
+        let put = queues.push(delivery("C1", 1));
+        let (put, end) = tokio::join!(put, process_all(deliveries, |_| async { Err(ConnectError::retry("cut")) }));
         assert!(put && end.is_err());
     }
 }

@@ -8,7 +8,7 @@ const DEPTH_MAX: usize = 8;
 const LINES_MAX: usize = 100;
 
 /// Returns the lines that blocks show, in mrkdwn. <https://docs.slack.dev/reference/block-kit/blocks>
-pub fn block_lines(blocks: &Value) -> Vec<String> {
+pub(crate) fn block_lines(blocks: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for block in blocks.as_array().into_iter().flatten().take(LINES_MAX) {
         read_block(block, &mut lines);
@@ -19,7 +19,7 @@ pub fn block_lines(blocks: &Value) -> Vec<String> {
 }
 
 /// Returns whether blocks contain more than the rich text of the message itself, which its `text` repeats.
-pub fn is_card(blocks: &Value) -> bool {
+pub(crate) fn is_card(blocks: &Value) -> bool {
     blocks.as_array().is_some_and(|blocks| blocks.iter().any(|block| block["type"] != "rich_text"))
 }
 

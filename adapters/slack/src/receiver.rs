@@ -10,11 +10,17 @@ use futures_util::future::{BoxFuture, FutureExt};
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 
-use crate::Config;
-use crate::account::{Account, Space};
-use crate::channel_queues::{self, Delivery, Kind, Lanes};
-use crate::inbound::{self, Reader, Slash, Threads};
+use crate::account::Account;
+use crate::channel_queues::{self, ChannelQueues};
+use crate::chats;
+use crate::config::Config;
+use crate::context::{ReadContext, ThreadSettings};
+use crate::delivery::{Delivery, DeliveryKind};
+use crate::inbound;
+use crate::payload::texts;
+use crate::slash_command;
 use crate::text;
+use crate::workspace::Workspace;
 
 /// The maximum number of mentioned users whose names are requested per text.
 const MENTIONS_MAX: usize = 20;
@@ -22,19 +28,19 @@ const MENTIONS_MAX: usize = 20;
 const RECENT_MAX: usize = 512;
 
 /// A receiver of deliveries.
-pub struct Receiver {
-    pub account: Arc<Account>,
-    pub host: Host,
-    pub threads: Threads,
-    pub slash_command: String,
+pub(crate) struct Receiver {
+    account: Arc<Account>,
+    host: Host,
+    threads: ThreadSettings,
+    slash_command: String,
     /// The ids of the channels to listen to; empty: all.
-    pub allowed_channels: Vec<String>,
+    allowed_channels: Vec<String>,
     recent: Mutex<VecDeque<String>>,
 }
 
 impl Receiver {
     /// Creates a receiver without remembered changes.
-    pub fn new(account: Arc<Account>, host: Host, config: &Config) -> Self {
+    pub(crate) fn new(account: Arc<Account>, host: Host, config: &Config) -> Self {
         Self {
             account,
             host,
@@ -47,18 +53,18 @@ impl Receiver {
 
     /// Returns whether the app listens to the channel; direct messages are always included.
     fn is_allowed(&self, chat: &Chat) -> bool {
-        let is_named = |name: &String| *name == chat.id || chat.parent.as_ref() == Some(name);
-        self.allowed_channels.is_empty() || chat.kind == ChatType::Dm || self.allowed_channels.iter().any(is_named)
+        let is_listed = |name: &String| *name == chat.id || chat.parent.as_ref() == Some(name);
+        self.allowed_channels.is_empty() || chat.kind == ChatType::Dm || self.allowed_channels.iter().any(is_listed)
     }
 
     /// Creates the queues, and the future that processes them.
-    pub fn open(&self) -> (Lanes, BoxFuture<'_, Result<(), ConnectError>>) {
-        let (lanes, from) = Lanes::new();
-        (lanes, channel_queues::work(from, |delivery| self.take(delivery)).boxed())
+    pub(crate) fn open(&self) -> (ChannelQueues, BoxFuture<'_, Result<(), ConnectError>>) {
+        let (queues, deliveries) = ChannelQueues::new();
+        (queues, channel_queues::process_all(deliveries, |delivery| self.process(delivery)).boxed())
     }
 
     /// Converts one delivery, emits the event and acknowledges the delivery.
-    async fn take(&self, delivery: Delivery) -> Result<(), ConnectError> {
+    async fn process(&self, delivery: Delivery) -> Result<(), ConnectError> {
         let Delivery { kind, payload, ack } = delivery;
         if payload["type"] == "app_rate_limited" {
             // <https://docs.slack.dev/reference/events/app_rate_limited>
@@ -66,37 +72,38 @@ impl Receiver {
                 team = payload["team_id"].as_str(),
                 "Slack limits the events of a workspace for a while because of their rate; add the app to fewer channels"
             );
-            ack.say().await;
+            ack.send().await;
             return Ok(());
         }
-        let Some(space) = self.account.space_of(&payload) else {
+        let Some(workspace) = self.account.workspace_of(&payload) else {
             tracing::warn!("delivery skipped: `bot_token` contains no token of its workspace");
-            ack.say().await;
+            ack.send().await;
             return Ok(());
         };
-        let read = match kind {
-            Kind::Event => self.read_event(&payload, &space, &BTreeMap::new()),
-            Kind::Slash => self.read_slash(&payload, &space).await,
-            Kind::Interactive => inbound::pressed(&payload, &space.me),
+        let event = match kind {
+            DeliveryKind::Event => self.read_event(&payload, &workspace, &BTreeMap::new()),
+            DeliveryKind::SlashCommand => self.read_slash(&payload, &workspace).await,
+            DeliveryKind::Button => inbound::from_button(&payload, &workspace.me),
         };
-        let read = read.filter(|event| self.is_allowed(&event.chat) && !self.is_known(&event.event_id));
-        let Some(mut event) = read else {
-            ack.say().await;
+        let event = event.filter(|event| self.is_allowed(&event.chat) && !self.is_recent(&event.event_id));
+        let Some(mut event) = event else {
+            ack.send().await;
             return Ok(());
         };
         let key = event.event_id.clone();
-        let response_url = payload["response_url"].as_str().filter(|_| kind == Kind::Slash).map(str::to_owned);
-        let users = self.mentioned(&payload, &space, kind);
-        let names = self.add_names(&space, &mut event, &users).await;
+        let response_url =
+            payload["response_url"].as_str().filter(|_| kind == DeliveryKind::SlashCommand).map(str::to_owned);
+        let users = self.mentioned_users(&payload, &workspace, kind);
+        let names = self.add_names(&workspace, &mut event, &users).await;
         if !users.is_empty() {
-            if let Some(named) = self.read_event(&payload, &space, &names) {
+            if let Some(named) = self.read_event(&payload, &workspace, &names) {
                 event.text = named.text;
             }
         }
         match self.host.emit(&event).await {
             Ok(Emitted::New { inbox_id } | Emitted::Duplicate { duplicate_of: inbox_id }) => {
                 if let Some(url) = response_url {
-                    self.account.note_command(inbox_id, &url, self.host.now_ms());
+                    self.account.response_urls.insert(inbox_id, &url, self.host.now_ms());
                 }
             }
             Ok(_) => {}
@@ -106,54 +113,58 @@ impl Receiver {
             }
             Err(error) => return Err(ConnectError::retry(format!("the host rejected an event: {error}"))),
         }
-        self.done(key);
-        ack.say().await;
+        self.record_recent(key);
+        ack.send().await;
         Ok(())
     }
 
-    fn read_event(&self, payload: &Value, space: &Space, names: &BTreeMap<String, String>) -> Option<Event> {
+    fn read_event(&self, payload: &Value, workspace: &Workspace, names: &BTreeMap<String, String>) -> Option<Event> {
         if self.account.is_own(payload) {
             return None;
         }
-        inbound::event(payload, Reader { me: &space.me, threads: self.threads, names })
+        inbound::from_event(payload, ReadContext { me: &workspace.me, threads: self.threads, names })
     }
 
     /// Returns the users mentioned in the text of an event.
-    fn mentioned(&self, payload: &Value, space: &Space, kind: Kind) -> Vec<String> {
-        let texts = inbound::texts(payload).into_iter().filter(|_| kind == Kind::Event);
-        texts.flat_map(|said| text::mentioned(said, &space.me.user_id)).take(MENTIONS_MAX).map(str::to_owned).collect()
+    fn mentioned_users(&self, payload: &Value, workspace: &Workspace, kind: DeliveryKind) -> Vec<String> {
+        let texts = texts(payload).into_iter().filter(|_| kind == DeliveryKind::Event);
+        texts
+            .flat_map(|text| text::mentioned_users(text, &workspace.me.user_id))
+            .take(MENTIONS_MAX)
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Converts a slash command. The configured command contains a command of the host or a text for the agent;
     /// any other one is itself the command.
-    async fn read_slash(&self, payload: &Value, space: &Space) -> Option<Event> {
+    async fn read_slash(&self, payload: &Value, workspace: &Workspace) -> Option<Event> {
         let commands = self.commands().await;
         let names = BTreeMap::new();
-        let reader = Reader { me: &space.me, threads: self.threads, names: &names };
-        inbound::slash(payload, reader, self.host.now_ms(), |slash| {
-            meant(slash, &self.slash_command, commands.as_deref())
+        let context = ReadContext { me: &workspace.me, threads: self.threads, names: &names };
+        inbound::from_slash_command(payload, context, self.host.now_ms(), |command| {
+            slash_command::meaning(command, &self.slash_command, commands.as_deref())
         })
     }
 
     /// Returns the names of the host's commands; `None` if the host does not report them.
     async fn commands(&self) -> Option<Vec<String>> {
-        let found: Vec<CommandInfo> = self.host.call("commands.list", &json!({})).await.ok()?;
-        Some(found.into_iter().map(|command| command.name).collect())
+        let commands: Vec<CommandInfo> = self.host.call("commands.list", &json!({})).await.ok()?;
+        Some(commands.into_iter().map(|command| command.name).collect())
     }
 
     /// Adds the names of the sender and the channel; returns the names of the others. One
     /// deadline applies to all requests.
-    async fn add_names(&self, space: &Space, event: &mut Event, others: &[String]) -> BTreeMap<String, String> {
+    async fn add_names(&self, workspace: &Workspace, event: &mut Event, others: &[String]) -> BTreeMap<String, String> {
         let sender = Some(&event.sender.id).filter(|_| event.sender.name.is_none());
         let users = others.iter().chain(sender).map(String::as_str);
-        let channel = inbound::place(&event.chat.id).1;
+        let channel = chats::split_id(&event.chat.id).1;
         let channel = async {
             match event.chat.kind {
                 ChatType::Dm => None,
-                _ => self.account.channel_name(space, channel).await,
+                _ => self.account.names.channel(&self.account.api, workspace, channel).await,
             }
         };
-        let (names, channel) = tokio::join!(self.account.user_names(space, users), channel);
+        let (names, channel) = tokio::join!(self.account.names.users(&self.account.api, workspace, users), channel);
         event.chat.name = channel;
         if event.sender.name.is_none() {
             event.sender.name = names.get(&event.sender.id).cloned();
@@ -162,53 +173,16 @@ impl Receiver {
     }
 
     /// Returns whether a change was emitted already.
-    fn is_known(&self, key: &str) -> bool {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|known| known == key)
+    fn is_recent(&self, key: &str) -> bool {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|recent| recent == key)
     }
 
     /// Records that the host has accepted a change.
-    fn done(&self, key: String) {
+    fn record_recent(&self, key: String) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.push_back(key);
         while recent.len() > RECENT_MAX {
             recent.pop_front();
         }
-    }
-}
-
-/// Returns the meaning of a slash command.
-fn meant(slash: &Slash, own: &str, commands: Option<&[String]>) -> String {
-    if !slash.command.eq_ignore_ascii_case(own) {
-        return format!("{} {}", slash.command, slash.text).trim().to_owned();
-    }
-    let text = slash.text.strip_prefix(['/', '!']).unwrap_or(&slash.text);
-    if text.is_empty() {
-        return "/help".to_owned();
-    }
-    let first = text.split_whitespace().next().unwrap_or_default();
-    let is_marked = text.len() < slash.text.len();
-    let is_known = commands.is_none_or(|commands| commands.iter().any(|name| name.eq_ignore_ascii_case(first)));
-    if is_marked || is_known { format!("/{text}") } else { slash.text.clone() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_hosts_own_slash_command_says_a_command_or_words() {
-        let commands = ["status".to_owned(), "new".to_owned()];
-        let say = |command: &str, text: &str| {
-            let slash = Slash { command: command.to_owned(), text: text.to_owned() };
-            meant(&slash, "/hermes", Some(&commands))
-        };
-        assert_eq!(say("/hermes", ""), "/help");
-        assert_eq!(say("/hermes", "status now"), "/status now");
-        assert_eq!(say("/Hermes", "/n"), "/n", "an alias is in no menu");
-        assert_eq!(say("/hermes", "!new"), "/new");
-        assert_eq!(say("/hermes", "what is new"), "what is new");
-        assert_eq!(say("/new", "about boats"), "/new about boats");
-        let slash = Slash { command: "/hermes".to_owned(), text: "n".to_owned() };
-        assert_eq!(meant(&slash, "/hermes", None), "/n", "a host that tells no commands judges itself");
     }
 }

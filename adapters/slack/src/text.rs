@@ -1,11 +1,11 @@
-//! Conversion of Slack's text to readable text: mentions, links and the three escaped characters.
+//! Slack's text: mentions, links and the three escaped characters, parsed to readable text and written.
 //!
 //! Slack escapes typed text, so `<…>` in a text is always structure and never typed by a person:
 //! <https://docs.slack.dev/messaging/formatting-message-text#escaping>.
 
 /// A converted text.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Read {
+pub(crate) struct ReadableText {
     /// The text, without the mentions of this account.
     pub text: String,
     /// True if this account is mentioned.
@@ -13,8 +13,8 @@ pub struct Read {
 }
 
 /// Converts `text` for the account `me`; `name` returns the name of a user.
-pub fn read(text: &str, me: &str, name: impl Fn(&str) -> Option<String>) -> Read {
-    let mut found = Read::default();
+pub(crate) fn parse(text: &str, me: &str, name: impl Fn(&str) -> Option<String>) -> ReadableText {
+    let mut found = ReadableText::default();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('<') {
         unescape(before, &mut found.text);
@@ -31,7 +31,7 @@ pub fn read(text: &str, me: &str, name: impl Fn(&str) -> Option<String>) -> Read
                 let shown = Some(label.to_owned()).filter(|label| !label.is_empty()).or_else(|| name(user));
                 unescape(&shown.unwrap_or_else(|| user.to_owned()), &mut found.text);
             }
-            None => other(target, label, &mut found.text),
+            None => write_structure(target, label, &mut found.text),
         }
     }
     unescape(rest, &mut found.text);
@@ -40,7 +40,7 @@ pub fn read(text: &str, me: &str, name: impl Fn(&str) -> Option<String>) -> Read
 }
 
 /// Returns the users that a text mentions, without `me`.
-pub fn mentioned<'t>(text: &'t str, me: &'t str) -> impl Iterator<Item = &'t str> {
+pub(crate) fn mentioned_users<'t>(text: &'t str, me: &'t str) -> impl Iterator<Item = &'t str> {
     text.split("<@").skip(1).filter_map(move |rest| {
         let (inside, _) = rest.split_once('>')?;
         Some(inside).filter(|inside| *inside != me && !inside.contains('|'))
@@ -48,7 +48,7 @@ pub fn mentioned<'t>(text: &'t str, me: &'t str) -> impl Iterator<Item = &'t str
 }
 
 /// Writes any structure except user mentions: channels, groups, `@here`, dates and links.
-fn other(target: &str, label: &str, out: &mut String) {
+fn write_structure(target: &str, label: &str, out: &mut String) {
     if let Some(channel) = target.strip_prefix('#') {
         out.push('#');
         return unescape(if label.is_empty() { channel } else { label }, out);
@@ -79,28 +79,28 @@ fn unescape(text: &str, out: &mut String) {
 }
 
 /// Escapes plain text so that Slack shows it literally.
-pub fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// Marks bare addresses in mrkdwn as links, for places in which Slack does not detect them. Existing links and
 /// code stay unchanged.
-pub fn linked(text: &str) -> String {
+pub(crate) fn link_addresses(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let mut before = ' ';
     while let Some(next) = rest.chars().next() {
         let taken = match next {
             '<' => rest.find('>').map_or(rest.len(), |end| end + 1),
-            '`' => code(rest),
+            '`' => code_len(rest),
             'h' if !before.is_alphanumeric() => {
-                let address = address(rest);
-                if address > 0 {
+                let length = address_len(rest);
+                if length > 0 {
                     out.push('<');
-                    out.push_str(&rest[..address]);
+                    out.push_str(&rest[..length]);
                     out.push('>');
                     before = '>';
-                    rest = &rest[address..];
+                    rest = &rest[length..];
                     continue;
                 }
                 next.len_utf8()
@@ -116,7 +116,7 @@ pub fn linked(text: &str) -> String {
 }
 
 /// Returns the length of the code at the start of a text, in bytes.
-fn code(text: &str) -> usize {
+fn code_len(text: &str) -> usize {
     let mark = if text.starts_with("```") { "```" } else { "`" };
     let end = text[mark.len()..].find(mark).map(|at| at + 2 * mark.len());
     // A backtick without a closing one in its line is not a mark.
@@ -125,7 +125,7 @@ fn code(text: &str) -> usize {
 
 /// Returns the length of the address at the start of a text, in bytes; 0 if there is none.
 /// Punctuation at the end of a sentence is excluded.
-fn address(text: &str) -> usize {
+fn address_len(text: &str) -> usize {
     let Some(scheme) = ["https://", "http://"].into_iter().find(|scheme| text.starts_with(scheme)) else { return 0 };
     let is_end = |c: char| c.is_whitespace() || matches!(c, '<' | '>' | '|' | '`' | '"' | '\u{200b}');
     let mut end = text.find(is_end).unwrap_or(text.len());
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> (String, bool) {
-        let Read { text, mention } = read(text, "UME", |user| (user == "U1").then(|| "ada".to_owned()));
+        let ReadableText { text, mention } = parse(text, "UME", |user| (user == "U1").then(|| "ada".to_owned()));
         (text, mention)
     }
 
@@ -161,7 +161,7 @@ mod tests {
     fn only_the_structured_mention_of_this_account_counts_and_is_removed() {
         assert_eq!(shown("<@UME> what <@UME|hermes> now"), ("what  now".to_owned(), true));
         assert_eq!(shown("@hermes &lt;@UME&gt; UME <@U1> <@U2>"), ("@hermes <@UME> UME @ada @U2".to_owned(), false));
-        assert_eq!(mentioned("<@U1> <@UME> <@U2|x> <@U3", "UME").collect::<Vec<_>>(), ["U1"]);
+        assert_eq!(mentioned_users("<@U1> <@UME> <@U2|x> <@U3", "UME").collect::<Vec<_>>(), ["U1"]);
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
             ("a ` b\nhttps://c ` ```", "a ` b\n<https://c> ` ```"),
             ("ä https://a.b/ü🦀 <open", "ä <https://a.b/ü🦀> <open"),
         ] {
-            assert_eq!(linked(text), expected, "{text}");
+            assert_eq!(link_addresses(text), expected, "{text}");
         }
     }
 
@@ -203,8 +203,8 @@ mod tests {
             proptest::prop_assert_eq!(shown(&escape(&typed)), (typed.trim().to_owned(), false));
             let (_, mention) = shown(&pieces);
             let without = |text: &str| text.replace(['<', '>'], "");
-            proptest::prop_assert_eq!(without(&linked(&pieces)), without(&pieces));
-            proptest::prop_assert_eq!(linked(&linked(&pieces)).len(), linked(&pieces).len());
+            proptest::prop_assert_eq!(without(&link_addresses(&pieces)), without(&pieces));
+            proptest::prop_assert_eq!(link_addresses(&link_addresses(&pieces)).len(), link_addresses(&pieces).len());
             proptest::prop_assert!(!mention || pieces.contains("<@UME"));
         }
     }

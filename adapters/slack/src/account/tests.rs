@@ -1,18 +1,20 @@
+use serde_json::json;
+
 use super::*;
-use crate::api::Refused;
+use crate::api::Rejection;
 
 fn account() -> Account {
     let account = Account::new(Api::new("https://slack.com/api", None, None, &Default::default()).unwrap(), Vec::new());
     for n in 1..=2 {
         let me = json!({ "team_id": format!("T{n}"), "user_id": format!("UME{n}"), "bot_id": format!("BME{n}") });
         let me = serde_json::from_value(me).unwrap();
-        account.spaces().push(Arc::new(Space { token: format!("xoxb-{n}"), me }));
+        account.lock().push(Arc::new(Workspace { token: format!("xoxb-{n}"), me }));
     }
     account
 }
 
 fn refused(code: &str) -> ApiError {
-    ApiError::Refused(Refused { code: code.to_owned(), ..Refused::default() })
+    ApiError::Refused(Rejection { code: code.to_owned(), ..Rejection::default() })
 }
 
 #[tokio::test]
@@ -20,14 +22,14 @@ async fn a_shared_channel_belongs_to_the_workspace_whose_bot_is_meant() {
     let account = account();
     let of = |event: Value, is_shared: bool| {
         let payload = json!({ "team_id": "T1", "is_ext_shared_channel": is_shared, "event": event });
-        account.space_of(&payload).unwrap().me.team_id.clone()
+        account.workspace_of(&payload).unwrap().me.team_id.clone()
     };
     assert_eq!(of(json!({ "text": "hello" }), true), "T1");
     assert_eq!(of(json!({ "text": "hello <@UME2>" }), true), "T2");
     assert_eq!(of(json!({ "text": "hello <@UME2|hermes>" }), true), "T2");
     assert_eq!(of(json!({ "text": "and?", "parent_user_id": "UME2" }), true), "T2");
     assert_eq!(of(json!({ "text": "hello <@UME2>" }), false), "T1");
-    assert!(account.space_of(&json!({ "team_id": "T9", "event": { "text": "<@UME2>" } })).is_none());
+    assert!(account.workspace_of(&json!({ "team_id": "T9", "event": { "text": "<@UME2>" } })).is_none());
 }
 
 #[tokio::test]
@@ -35,7 +37,7 @@ async fn a_thread_of_a_shared_channel_stays_with_the_workspace_that_was_called_w
     let account = account();
     let of = |team: &str, event: Value| {
         let payload = json!({ "team_id": team, "is_ext_shared_channel": true, "event": event });
-        account.space_of(&payload).unwrap().me.team_id.clone()
+        account.workspace_of(&payload).unwrap().me.team_id.clone()
     };
     assert_eq!(of("T1", json!({ "channel": "C1", "ts": "1.1", "text": "hello <@UME2>" })), "T2");
     assert_eq!(of("T1", json!({ "channel": "C1", "ts": "1.2", "thread_ts": "1.1", "text": "and?" })), "T2");
@@ -62,34 +64,10 @@ async fn what_our_bot_of_another_workspace_wrote_is_our_own() {
 #[tokio::test]
 async fn a_workspace_that_is_gone_is_left_out_unless_it_is_the_last() {
     let account = account();
-    let spaces = account.all();
-    assert!(account.leave_out(&spaces[0]));
-    assert!(!account.leave_out(&spaces[1]));
-    assert_eq!(account.all().len(), 1);
-    assert!(is_taken_out(&refused("token_revoked")) && is_taken_out(&refused("account_inactive")));
-    assert!(!is_taken_out(&refused("invalid_auth")), "a token that never was one is a mistake to mend");
-}
-
-#[test]
-fn a_name_that_cannot_be_had_now_is_asked_for_again() {
-    for code in ["missing_scope", "user_not_found", "channel_not_found"] {
-        assert_eq!(believed(&refused(code)), None, "{code}");
-    }
-    for error in [refused("internal_error"), refused("ratelimited"), ApiError::Doubtful("cut".into())] {
-        assert_eq!(believed(&error), Some(NAMELESS), "{error}");
-    }
-}
-
-#[tokio::test]
-async fn a_name_that_was_not_to_be_had_is_not_asked_for_with_every_message() {
-    let account = account();
-    let space = account.all().remove(0);
-    let failed = async { Err(ApiError::Doubtful("cut".into())) };
-    assert_eq!(account.named(&space, "U1", failed).await, None);
-    let asked = || async { Ok("bob".to_owned()) };
-    assert_eq!(account.named(&space, "U1", asked()).await, None);
-    let key = ("T1".to_owned(), "U1".to_owned());
-    account.names.lock().unwrap().insert(key, Named(None, Some(Instant::now())));
-    assert_eq!(account.named(&space, "U1", asked()).await.as_deref(), Some("bob"));
-    assert_eq!(account.named(&space, "U1", async { unreachable!("it is known") }).await.as_deref(), Some("bob"));
+    let workspaces = account.workspaces();
+    assert!(account.remove(&workspaces[0]));
+    assert!(!account.remove(&workspaces[1]));
+    assert_eq!(account.workspaces().len(), 1);
+    assert!(is_uninstalled(&refused("token_revoked")) && is_uninstalled(&refused("account_inactive")));
+    assert!(!is_uninstalled(&refused("invalid_auth")), "a token that never was one is a mistake to fix");
 }

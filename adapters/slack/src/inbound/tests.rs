@@ -1,16 +1,21 @@
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use super::*;
+use crate::chats::split_id;
+use crate::context::ThreadSettings;
+use crate::payload::teams;
 
-const THREADS: Threads = Threads { in_channels: true, in_dms: true };
+const THREADS: ThreadSettings = ThreadSettings { in_channels: true, in_dms: true };
 
-fn me() -> Me {
+fn me() -> BotIdentity {
     serde_json::from_value(json!({ "team_id": "T1", "user_id": "UME", "user": "hermes", "bot_id": "BME" })).unwrap()
 }
 
-fn read_with(event: Value, threads: Threads) -> Option<Event> {
+fn read_with(event: Value, threads: ThreadSettings) -> Option<Event> {
     let names = BTreeMap::from([("U2".to_owned(), "bob".to_owned())]);
-    super::event(&json!({ "team_id": "T1", "event": event }), Reader { me: &me(), threads, names: &names })
+    from_event(&json!({ "team_id": "T1", "event": event }), ReadContext { me: &me(), threads, names: &names })
 }
 
 fn read(event: Value) -> Option<Event> {
@@ -55,7 +60,7 @@ fn a_thread_is_one_chat_from_its_first_message_on_and_on_every_path() {
     let root = read(message(json!({}))).unwrap().chat;
     let thread = json!({ "ts": "1700000001.000100", "thread_ts": "1700000000.123456", "parent_user_id": "U1" });
     assert_eq!(read(message(thread.clone())).unwrap().chat, root);
-    let press = pressed(
+    let press = from_button(
         &json!({ "type": "block_actions", "user": { "id": "U1" }, "channel": { "id": "C1" },
             "message": { "ts": "1700000002.000100", "thread_ts": "1700000000.123456" },
             "actions": [{ "value": "ask1:yes", "action_ts": "1700000003.000100" }] }),
@@ -71,7 +76,7 @@ fn a_thread_is_one_chat_from_its_first_message_on_and_on_every_path() {
 
 #[test]
 fn without_threads_of_their_own_messages_lie_in_the_channel() {
-    let threads = Threads { in_channels: false, in_dms: false };
+    let threads = ThreadSettings { in_channels: false, in_dms: false };
     let of = |more: Value| read_with(message(more), threads).unwrap().chat;
     assert_eq!(of(json!({})), Chat::new(ChatType::Group, "T1/C1"));
     assert_eq!(of(json!({ "channel": "D1" })), Chat::dm("T1/D1"));
@@ -172,7 +177,7 @@ fn a_press_names_its_ask_its_option_and_who() {
         "container": { "type": "message", "message_ts": "1.2", "channel_id": "D1" },
         "actions": [{ "action_id": "choice_0", "value": "ask1:yes", "action_ts": "1700000003.000100" }],
     });
-    let event = pressed(&press, &me()).unwrap();
+    let event = from_button(&press, &me()).unwrap();
     assert_eq!(event.choice, Some(ChoiceMade::new("ask1", "yes")));
     assert_eq!((event.chat, event.sender.id.as_str()), (Chat::dm("T1/D1"), "U9"));
     assert_eq!(event.event_id, "c:T1/D1:1.2:U9:1700000003.000100");
@@ -181,7 +186,7 @@ fn a_press_names_its_ask_its_option_and_who() {
     {
         let mut other = press.clone();
         other[at] = with;
-        assert!(pressed(&other, &me()).is_none(), "{at}");
+        assert!(from_button(&other, &me()).is_none(), "{at}");
     }
 }
 
@@ -190,13 +195,13 @@ fn a_slash_command_is_addressed_and_lies_outside_of_threads() {
     let payload = json!({ "command": "/hermes", "text": " status ", "user_id": "U1", "channel_id": "C1", "team_id": "T1",
         "trigger_id": "13345224609.738474920.8088930838d88f008e0" });
     let (me, names) = (me(), BTreeMap::new());
-    let reader = Reader { me: &me, threads: THREADS, names: &names };
-    let event = slash(&payload, reader, 5, |slash| format!("/{}", slash.text)).unwrap();
+    let context = ReadContext { me: &me, threads: THREADS, names: &names };
+    let event = from_slash_command(&payload, context, 5, |slash| format!("/{}", slash.text)).unwrap();
     assert_eq!((event.text.as_str(), event.at_ms), ("/status", 5));
     assert_eq!(event.chat, Chat::new(ChatType::Group, "T1/C1"));
     assert!(event.addressed.command && event.addressed.mention);
     assert_eq!(event.event_id, "s:T1/C1:13345224609.738474920.8088930838d88f008e0");
-    assert!(slash(&json!({ "command": "/hermes" }), reader, 5, |_| String::new()).is_none());
+    assert!(from_slash_command(&json!({ "command": "/hermes" }), context, 5, |_| String::new()).is_none());
 }
 
 #[test]
@@ -205,7 +210,7 @@ fn a_shared_channel_belongs_to_the_workspace_that_authorized_us() {
     assert_eq!(teams(&payload), ["T1", "TOTHER"]);
     assert_eq!(channel(&payload), "C1");
     assert_eq!(teams(&json!({ "team": { "id": "T2" } })), ["T2"]);
-    assert_eq!((place("T1/C1"), place("C1")), ((Some("T1"), "C1"), (None, "C1")));
+    assert_eq!((split_id("T1/C1"), split_id("C1")), ((Some("T1"), "C1"), (None, "C1")));
 }
 
 #[test]
@@ -214,8 +219,8 @@ fn what_two_of_our_workspaces_are_told_of_one_channel_is_one_event() {
     let of = |team: &str, is_shared: bool| {
         let me = serde_json::from_value(json!({ "team_id": team, "user_id": "UME" })).unwrap();
         let payload = json!({ "team_id": team, "is_ext_shared_channel": is_shared, "event": message(json!({})) });
-        let reader = Reader { me: &me, threads: THREADS, names: &names };
-        super::event(&payload, reader).unwrap().event_id
+        let context = ReadContext { me: &me, threads: THREADS, names: &names };
+        from_event(&payload, context).unwrap().event_id
     };
     assert_eq!(of("T1", true), of("T2", true));
     assert_ne!(of("T1", false), of("T2", false), "ids of different workspaces may be the same");
@@ -299,12 +304,12 @@ proptest::proptest! {
     #[test]
     fn whatever_is_delivered_is_an_event_of_somewhere_or_none(payload in value()) {
         let (me, names) = (me(), BTreeMap::new());
-        let reader = Reader { me: &me, threads: THREADS, names: &names };
+        let context = ReadContext { me: &me, threads: THREADS, names: &names };
         let _ = (teams(&payload), channel(&payload));
-        let read = [event(&payload, reader), pressed(&payload, &me), slash(&payload, reader, 0, |slash| slash.text.clone())];
+        let read = [from_event(&payload, context), from_button(&payload, &me), from_slash_command(&payload, context, 0, |slash| slash.text.clone())];
         for incoming in read.into_iter().flatten() {
             let event = incoming;
-            let (team, channel) = place(&event.chat.id);
+            let (team, channel) = split_id(&event.chat.id);
             proptest::prop_assert!(team == Some("T1") && !channel.is_empty() && !event.event_id.is_empty() && !event.sender.id.is_empty());
             proptest::prop_assert!(event.sender.id != "UME" || event.kind == EventKind::Choice || event.addressed.command || event.event_id.starts_with("s:"));
         }
