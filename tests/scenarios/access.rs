@@ -82,7 +82,7 @@ fn five_wrong_codes_at_the_terminal_lock_pairing_also_for_the_next_host_until_it
         (output.status.code() != Some(69)).then_some(output)
     });
     assert!(!refused.status.success());
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("locked"), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("too many wrong codes"), "{refused:?}");
     let refused = world.cli(&["pairing", "clear", "scriptd"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("did you mean \"scripted\"?"), "{refused:?}");
     world.told(&["pairing", "clear", "scripted"]);

@@ -69,7 +69,7 @@ echo over >>$out"#,
     for line in user.lines().filter(|line| *line != "over") {
         let may = ["task list", "send scripted:8 hello"].iter().any(|may| line.starts_with(&format!("{may}:")));
         assert_eq!(line.contains(": 0 "), may, "{line}");
-        assert!(may || line.contains("of a user may not do this") || line.starts_with("chat"), "{line}");
+        assert!(may || line.contains("of a user is not allowed to do this") || line.starts_with("chat"), "{line}");
     }
     assert!(attack.world.runs());
 

@@ -190,7 +190,7 @@ fn a_host_that_no_service_manager_runs_starts_itself_again() {
     let (pid, epoch) = (world.pid(), world.status()["host"]["epoch"].clone());
     for life in 1..=2 {
         let lives = world.scripted.lives();
-        assert_eq!(world.told(&["restart"]), "The host restarts.\n");
+        assert_eq!(world.told(&["restart"]), "The host is restarting.\n");
         world.scripted.wait_life(lives + 1);
         let status = until(&format!("life {life} answers"), 40, || {
             let told = world.told_if_up(&["status", "--json"])?;
@@ -246,7 +246,7 @@ fn a_program_that_cannot_run_does_not_replace_the_host() {
         (b"not a program", 0o755, "cannot be executed"),
         (&good[..good.len() / 3], 0o755, ""),
         (&good, 0o644, "cannot be executed"),
-        (b"#!/bin/sh\nexit 0\n", 0o755, "it is not hermes-host"),
+        (b"#!/bin/sh\nexit 0\n", 0o755, "it is not the program hermes-host"),
         (b"#!/bin/sh\nkill -9 $$\n", 0o755, "its startup check ended with signal: 9"),
         (b"#!/bin/sh\necho broken >&2; exit 1\n", 0o755, "exit status: 1 (broken)"),
     ];

@@ -45,7 +45,7 @@ fn a_library_is_added_named_changed_added_again_and_removed() {
     assert!(again.contains("`hermes-host adapter reload hostile` starts it"), "{again}");
     assert_ne!(lock(), first);
     let reloaded = world.told(&["adapter", "reload", "hostile"]);
-    assert!(reloaded.contains("hostile runs from the file"), "{reloaded}");
+    assert!(reloaded.contains("hostile is running from the current file"), "{reloaded}");
     world.wait_state("hostile", "online");
 
     world.configure(&format!("{HEAD}{GOOD}"));

@@ -33,6 +33,7 @@ struct Shared {
 struct State {
     /// All messages of the adapter, over all its runs.
     seen: Vec<Value>,
+    pings: u64,
     /// Connection to the current run of the adapter.
     line: Option<UnixStream>,
     /// Commands sent to every further run before all others.
@@ -104,11 +105,25 @@ impl Scripted {
         self.shared.state.lock().expect("no test holds the lock while failing").greetings.clear();
     }
 
-    /// Sends a command to the adapter.
+    /// Sends a command to the adapter. A command that changes its script was taken when this returns.
     pub fn tell(&self, what: Value) {
-        let mut state = self.shared.state.lock().expect("no test holds the lock while failing");
-        let line = state.line.as_mut().expect("the adapter is connected");
-        writeln!(line, "{what}").expect("the adapter listens");
+        const SCRIPT: [&str; 8] =
+            ["outcome", "answer", "panic_in", "hang_in", "abort_in", "abort_on", "calm", "connect_error"];
+        let is_script = SCRIPT.iter().any(|command| what["do"] == *command);
+        let ping = {
+            let mut state = self.shared.state.lock().expect("no test holds the lock while failing");
+            state.pings += 1;
+            let ping = state.pings;
+            let line = state.line.as_mut().expect("the adapter is connected");
+            writeln!(line, "{what}").expect("the adapter listens");
+            if is_script {
+                writeln!(line, "{}", json!({ "do": "ping", "n": ping })).expect("the adapter listens");
+            }
+            ping
+        };
+        if is_script {
+            self.wait("the command is taken", 20, |seen| seen.iter().any(|said| said["pong"] == ping).then_some(()));
+        }
     }
 
     /// Sends a command like [`Scripted::tell`] while the adapter may be dead. Returns true if it was sent.

@@ -439,15 +439,13 @@ impl Talk<'_> {
     /// Waits until `count` texts arrived.
     pub fn hears(&self, count: usize) -> Vec<String> {
         let mut news = self.world.platform.news.subscribe();
-        self.world.block_on(async {
-            loop {
-                let heard = self.heard();
-                if heard.len() >= count {
-                    return heard;
-                }
-                news.changed().await.unwrap();
+        loop {
+            let heard = self.heard();
+            if heard.len() >= count {
+                return heard;
             }
-        })
+            self.world.block_on(news.changed()).unwrap();
+        }
     }
 }
 
