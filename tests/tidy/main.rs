@@ -109,6 +109,36 @@ fn every_package_imports_only_what_its_row_allows() {
 }
 
 #[test]
+fn every_package_names_the_oldest_compiler_of_its_group() {
+    let metadata = cargo_metadata();
+    let oldest = |name: &str| {
+        let packages = array(&metadata["packages"]).iter();
+        let package = packages.clone().find(|package| package["name"] == name).expect("a package of this workspace");
+        text(&package["rust_version"]).to_owned()
+    };
+    let (sdk, host) = (oldest("hermes-adapter-sdk"), oldest("hermes-host"));
+    let mut faults = Vec::new();
+    for package in array(&metadata["packages"]) {
+        let folder = text(&package["manifest_path"]).trim_start_matches(root().to_str().expect("a path")).to_owned();
+        let is_adapter = ["/adapter-sdk/", "/adapters/", "/tests/fixtures/", "/tests/museum/"];
+        let expected = if is_adapter.iter().any(|group| folder.starts_with(group)) { &sdk } else { &host };
+        if package["rust_version"] != expected.as_str() {
+            faults.push(format!("{folder}: rust-version must be {expected}"));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    for (page, named) in [
+        ("adapter-sdk/README.md", format!("Adapters need Rust {sdk} or newer")),
+        ("adapter-sdk/GUIDE.md", format!("You need Rust {sdk} or newer")),
+        ("tests/museum/run", format!("minimum={sdk}\n")),
+        (".github/CONTRIBUTING.md", format!("Rust {host} or newer")),
+    ] {
+        let source = fs::read_to_string(root().join(page)).expect("the page exists");
+        assert!(source.contains(&named), "{page} does not name `{named}`");
+    }
+}
+
+#[test]
 fn one_tls_stack_is_linked() {
     let lock = fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock exists");
     let names: BTreeSet<&str> =

@@ -35,11 +35,11 @@ pub(crate) async fn open(server: &Arc<Server>, mut inbound: InboundRequest) -> R
     if server.host.is_cancelled() {
         return Err(ApiError::new(503, "gateway_draining", "the host is shutting down"));
     }
-    if inbound.has_key
-        && let Some(end) = server.answers.find(&inbound.event_id).await
-    {
-        let request = OpenRequest::ended(inbound.event_id, inbound.chat, end);
-        return Ok(Reader::new(Arc::clone(server), Arc::new(request)));
+    if inbound.has_key {
+        if let Some(end) = server.answers.find(&inbound.event_id).await {
+            let request = OpenRequest::ended(inbound.event_id, inbound.chat, end);
+            return Ok(Reader::new(Arc::clone(server), Arc::new(request)));
+        }
     }
     let make =
         || OpenRequest::new(inbound.event_id.clone(), inbound.chat.clone(), inbound.has_key, server.request_timeout());

@@ -34,10 +34,10 @@ impl Connection {
     fn record_echo(&self, dispatch: &Dispatch) {
         let bot = self.identity.get().map(|identity| identity.user.as_str());
         let data = &dispatch.data;
-        if data["author"]["id"].as_str() == bot
-            && let (Some(key), Some(message)) = (data["nonce"].as_str(), data["id"].as_str())
-        {
-            self.echoes.record(key, message);
+        if data["author"]["id"].as_str() == bot {
+            if let (Some(key), Some(message)) = (data["nonce"].as_str(), data["id"].as_str()) {
+                self.echoes.record(key, message);
+            }
         }
     }
 

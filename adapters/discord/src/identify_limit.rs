@@ -40,14 +40,13 @@ impl IdentifyLimit {
     ///
     /// The wait until the server allows new sessions, if none remains.
     pub(crate) async fn acquire(&mut self) -> Result<(), ConnectError> {
-        if let Some(limit) = &self.limit
-            && limit.remaining <= self.started
-            && limit.reset_after > 0
-        {
-            return Err(ConnectError::retry_after_ms(
-                "the limit of new Discord sessions is reached; find out what reconnects so often",
-                limit.reset_after,
-            ));
+        if let Some(limit) = &self.limit {
+            if limit.remaining <= self.started && limit.reset_after > 0 {
+                return Err(ConnectError::retry_after_ms(
+                    "the limit of new Discord sessions is reached; find out what reconnects so often",
+                    limit.reset_after,
+                ));
+            }
         }
         sleep_until(self.next_at).await;
         self.started = self.started.saturating_add(1);

@@ -147,10 +147,10 @@ impl Connection {
 
     /// Looks up an unknown channel; only the channel's name depends on it.
     async fn look_up_name(&self, channel: &str) {
-        if self.channels.get(channel).is_none()
-            && let Err(error) = self.look_up(channel, None).await
-        {
-            tracing::debug!(%error, "channel of a thread has no name");
+        if self.channels.get(channel).is_none() {
+            if let Err(error) = self.look_up(channel, None).await {
+                tracing::debug!(%error, "channel of a thread has no name");
+            }
         }
     }
 

@@ -76,11 +76,11 @@ async fn follow_until_lost(
     let mut acknowledging: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
     let mut saved_seq = shard.session.seq;
     let disconnect = loop {
-        if current.is_none()
-            && let Some(dispatch) = waiting.pop_front()
-        {
-            let session = Session { seq: dispatch.seq, ..shard.session.clone() };
-            current = Some(process(connection, number, session, dispatch, saved_seq).boxed());
+        if current.is_none() {
+            if let Some(dispatch) = waiting.pop_front() {
+                let session = Session { seq: dispatch.seq, ..shard.session.clone() };
+                current = Some(process(connection, number, session, dispatch, saved_seq).boxed());
+            }
         }
         let is_busy = current.is_some();
         let reads = waiting.len() < WAITING_MAX && acknowledging.len() < ACKNOWLEDGING_MAX;

@@ -112,11 +112,12 @@ impl Shards {
         let mut opening: Option<BoxFuture<'_, Reopened>> = None;
         let mut wait = Duration::ZERO;
         loop {
-            if opening.is_none()
-                && let Some(number) = missing.pop_front()
-                && let Some(gateway) = gateway.take()
-            {
-                opening = Some(reopen(connection, number, gateway, wait).boxed());
+            if opening.is_none() {
+                if let Some(number) = missing.pop_front() {
+                    if let Some(gateway) = gateway.take() {
+                        opening = Some(reopen(connection, number, gateway, wait).boxed());
+                    }
+                }
             }
             let is_opening = opening.is_some();
             let lost = tokio::select! {
@@ -172,15 +173,15 @@ async fn open_shard(connection: &Connection, number: u32, gateway: &mut Gateway)
         gateway.identify_limit.acquire().await?;
     }
     let mut opened = connect_shard(connection, identity, number, gateway, session.clone()).await;
-    if let Err(Disconnect::SessionEnded(reason)) = &opened
-        && session.take().is_some()
-    {
-        // A new session needs a new connection to the gateway's address.
-        // <https://docs.discord.com/developers/events/gateway#preparing-to-resume>
-        tracing::info!(shard = number, reason, "session cannot be resumed; starting a new one");
-        gateway_sessions::delete(host, number).await;
-        gateway.identify_limit.acquire().await?;
-        opened = connect_shard(connection, identity, number, gateway, None).await;
+    if let Err(Disconnect::SessionEnded(reason)) = &opened {
+        if session.take().is_some() {
+            // A new session needs a new connection to the gateway's address.
+            // <https://docs.discord.com/developers/events/gateway#preparing-to-resume>
+            tracing::info!(shard = number, reason, "session cannot be resumed; starting a new one");
+            gateway_sessions::delete(host, number).await;
+            gateway.identify_limit.acquire().await?;
+            opened = connect_shard(connection, identity, number, gateway, None).await;
+        }
     }
     match opened {
         Ok(shard) => {

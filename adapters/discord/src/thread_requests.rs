@@ -206,10 +206,10 @@ impl Connection {
     async fn create_post(&self, forum: &Channel, name: &str) -> Result<Channel, ApiError> {
         let mut body =
             json!({ "name": name, "auto_archive_duration": ARCHIVE_MINUTES, "message": first_message(name) });
-        if forum.flags & REQUIRE_TAG != 0
-            && let Some(tag) = forum.available_tags.first()
-        {
-            body["applied_tags"] = json!([tag.id]);
+        if forum.flags & REQUIRE_TAG != 0 {
+            if let Some(tag) = forum.available_tags.first() {
+                body["applied_tags"] = json!([tag.id]);
+            }
         }
         self.api.send_json(Method::POST, &format!("channels/{}/threads", forum.id), &body).await
     }

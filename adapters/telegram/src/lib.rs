@@ -401,11 +401,11 @@ impl Telegram {
             // The topic may exist, so the key must not open another one.
             Err(ApiError::TooLarge(_) | ApiError::Doubtful(_)) => None,
         };
-        if let Some(kept) = kept
-            && let Err(error) = kv.set(topics::KEPT_AS, &kept).await
-        {
-            // At worst the same key opens no topic.
-            tracing::warn!(%error, "outcome of opening a topic cannot be saved");
+        if let Some(kept) = kept {
+            if let Err(error) = kv.set(topics::KEPT_AS, &kept).await {
+                // At worst the same key opens no topic.
+                tracing::warn!(%error, "outcome of opening a topic cannot be saved");
+            }
         }
         made.map_err(call_error)
     }

@@ -34,11 +34,10 @@ pub(crate) async fn check_access(State(connection): State<Arc<Connection>>, requ
         Some(refusal) => refusal,
         None => next.run(request).await,
     };
-    if session.is_some_and(|session| session.is_old)
-        && response.status().is_success()
-        && let Some(cookie) = auth.and_then(|auth| auth.set_cookie(now_ms))
-    {
-        response.headers_mut().entry(header::SET_COOKIE).or_insert(cookie);
+    if session.is_some_and(|session| session.is_old) && response.status().is_success() {
+        if let Some(cookie) = auth.and_then(|auth| auth.set_cookie(now_ms)) {
+            response.headers_mut().entry(header::SET_COOKIE).or_insert(cookie);
+        }
     }
     let headers = response.headers_mut();
     for (name, value) in [
@@ -67,10 +66,10 @@ fn check_request(auth: Option<&HttpAuth>, session: Option<PageSession>, request:
     if (is_data || request.method() != Method::GET) && !auth.allows_origin(request.method(), request.headers()) {
         return Some(refusal(StatusCode::FORBIDDEN, "requests from other sites are not allowed"));
     }
-    if session.is_some()
-        && let Some(caller) = request.extensions().get::<Caller>()
-    {
-        caller.prove();
+    if session.is_some() {
+        if let Some(caller) = request.extensions().get::<Caller>() {
+            caller.prove();
+        }
     }
     if is_data && session.is_none() {
         return Some(refusal(StatusCode::UNAUTHORIZED, "open the link that `hermes-host webchat link` prints"));

@@ -235,10 +235,10 @@ async fn stop(State(connection): Connected, Path(id): Path<String>) -> Result<Js
 }
 
 async fn mark_seen(State(connection): Connected, Path(id): Path<String>) -> JsonResult {
-    if connection.log.conversation(&id).await.ok_or_else(not_found)?.unread
-        && let Some(line) = connection.log.change(&id, |line| line.unread = false).await?
-    {
-        view::publish_conversation(&connection, &line);
+    if connection.log.conversation(&id).await.ok_or_else(not_found)?.unread {
+        if let Some(line) = connection.log.change(&id, |line| line.unread = false).await? {
+            view::publish_conversation(&connection, &line);
+        }
     }
     Ok(Json(json!({})))
 }

@@ -59,10 +59,10 @@ impl HttpAuth {
     }
 
     pub(crate) fn allows_origin(&self, method: &Method, headers: &HeaderMap) -> bool {
-        if let Some(site) = headers.get("sec-fetch-site")
-            && !matches!(site.as_bytes(), b"same-origin" | b"none")
-        {
-            return false;
+        if let Some(site) = headers.get("sec-fetch-site") {
+            if !matches!(site.as_bytes(), b"same-origin" | b"none") {
+                return false;
+            }
         }
         match headers.get(header::ORIGIN) {
             Some(origin) => {

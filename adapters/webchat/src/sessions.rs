@@ -112,14 +112,16 @@ pub(crate) async fn refresh(connection: &Arc<Connection>) {
         let session = connection.sessions.of_conversation(&line.id);
         let id = session.as_ref().map(|session| session.id.clone());
         let changed = line.session != id;
-        if changed && let Err(error) = store_session(connection, line, id).await {
-            tracing::warn!(conversation = line.id, "the session of a conversation cannot be saved: {error}");
+        if changed {
+            if let Err(error) = store_session(connection, line, id).await {
+                tracing::warn!(conversation = line.id, "the session of a conversation cannot be saved: {error}");
+            }
         }
         let title = |session: &Option<Session>| session.as_ref().and_then(|session| session.title.clone());
-        if (changed || title(&session) != title(&previous))
-            && let Some(line) = connection.log.conversation(&line.id).await
-        {
-            view::publish_conversation(connection, &line);
+        if changed || title(&session) != title(&previous) {
+            if let Some(line) = connection.log.conversation(&line.id).await {
+                view::publish_conversation(connection, &line);
+            }
         }
     }
     let now = other_sessions(connection, &conversations);
@@ -303,11 +305,11 @@ pub(crate) async fn commands(connection: &Connection) -> Option<Vec<CommandInfo>
             return None;
         }
     };
-    if let Some(model) = commands.iter_mut().find(|command| command.name == "model")
-        && let Ok(models) = connection.host.call::<Vec<Model>>(host_method::MODELS_LIST, &json!({})).await
-    {
-        let known = models.into_iter().map(|model| model.id);
-        model.values = known.chain(std::mem::take(&mut model.values)).collect();
+    if let Some(model) = commands.iter_mut().find(|command| command.name == "model") {
+        if let Ok(models) = connection.host.call::<Vec<Model>>(host_method::MODELS_LIST, &json!({})).await {
+            let known = models.into_iter().map(|model| model.id);
+            model.values = known.chain(std::mem::take(&mut model.values)).collect();
+        }
     }
     Some(commands)
 }

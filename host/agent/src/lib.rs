@@ -31,6 +31,6 @@ pub mod tools;
 pub use config::{AgentConfig, BuildError, RuntimeKind, Timeouts, build, build_with};
 pub use hermes_core::transcript::{Message, Role};
 pub use port::{
-    AgentRuntime, CONTEXT_TOO_LONG, EventSink, Failure, LeftRunning, LeftSomewhere, TurnOutcome, TurnRequest,
+    AgentRuntime, BackgroundProcess, CONTEXT_TOO_LONG, EventSink, Failure, OwnedProcess, TurnOutcome, TurnRequest,
 };
 pub use steer::Hold;

@@ -30,13 +30,13 @@ pub trait AgentRuntime: Send + Sync {
     }
 
     /// Adopts the background work that an earlier run of the host left behind. Returns the ids of
-    /// [`crate::tools::ports::Wakes`] that sessions still follow. Called once, when sessions can be woken.
+    /// [`crate::tools::ports::Wakeups`] that sessions still follow. Called once, when sessions can be woken.
     fn take_up(&self) -> BoxFuture<'_, BTreeSet<String>> {
         Box::pin(async { BTreeSet::new() })
     }
 
     /// Returns the background processes of the context's conversation, oldest first.
-    fn processes(&self, _context: &TurnContext) -> Vec<LeftRunning> {
+    fn processes(&self, _context: &TurnContext) -> Vec<BackgroundProcess> {
         Vec::new()
     }
 
@@ -46,7 +46,7 @@ pub trait AgentRuntime: Send + Sync {
     }
 
     /// Returns the background processes of all conversations, for the operator.
-    fn processes_of_all(&self) -> Vec<LeftSomewhere> {
+    fn processes_of_all(&self) -> Vec<OwnedProcess> {
         Vec::new()
     }
 
@@ -61,7 +61,7 @@ pub trait AgentRuntime: Send + Sync {
 
 /// A background process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftRunning {
+pub struct BackgroundProcess {
     /// Id of the process.
     pub id: String,
     /// The command.
@@ -72,13 +72,13 @@ pub struct LeftRunning {
 
 /// A background process and its conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftSomewhere {
+pub struct OwnedProcess {
     /// Session key as text.
     pub key: String,
     /// Session of the conversation.
     pub session: Option<SessionId>,
     /// The process.
-    pub left: LeftRunning,
+    pub left: BackgroundProcess,
 }
 
 /// The complete description of a turn for a runtime.

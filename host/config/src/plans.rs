@@ -118,10 +118,10 @@ fn instance(access: &InstanceAccessConfig) -> InstanceAccess {
     }
 }
 
-fn strangers(strangers: Strangers) -> access::Strangers {
+fn strangers(strangers: Strangers) -> access::UnknownSenders {
     match strangers {
-        Strangers::Pair => access::Strangers::Pair,
-        Strangers::Ignore => access::Strangers::Ignore,
+        Strangers::Pair => access::UnknownSenders::Pair,
+        Strangers::Ignore => access::UnknownSenders::Ignore,
     }
 }
 

@@ -93,7 +93,7 @@ impl Trust {
 
 /// Response to a direct message of an unknown sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Strangers {
+pub enum UnknownSenders {
     /// Offer a pairing code, unless an allow list exists.
     #[default]
     Pair,
@@ -113,7 +113,7 @@ pub struct AccessPolicy {
     /// Admins, as `<instance>:<id>`.
     pub admins: BTreeSet<String>,
     /// Response to a direct message of an unknown sender.
-    pub strangers: Strangers,
+    pub strangers: UnknownSenders,
     /// Access settings by instance name.
     pub instances: BTreeMap<String, InstanceAccess>,
 }
@@ -134,7 +134,7 @@ pub struct InstanceAccess {
     /// Admins.
     pub admins: BTreeSet<String>,
     /// Response to a direct message of an unknown sender; `None` uses the global policy.
-    pub strangers: Option<Strangers>,
+    pub strangers: Option<UnknownSenders>,
     /// Commands that users may run in direct messages in addition to those of their tier.
     pub user_commands: BTreeSet<String>,
     /// Commands that users may run in groups in addition to those of their tier.
@@ -273,7 +273,7 @@ impl AccessPolicy {
             Denial::Silent { why: "bot without permission" }
         } else if view.has_allow_list() {
             Denial::Unlisted { why: "not on the allow list" }
-        } else if strangers == Strangers::Ignore {
+        } else if strangers == UnknownSenders::Ignore {
             Denial::Unlisted { why: "unknown senders are ignored" }
         } else {
             Denial::Stranger

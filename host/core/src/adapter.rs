@@ -100,7 +100,7 @@ pub enum AdapterChange {
 /// An invalid transition, which is a bug of this host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the adapter state {} does not allow {change:?}", .state.word())]
-pub struct Impossible {
+pub struct InvalidAdapterChange {
     /// State of the adapter before the change.
     pub state: AdapterState,
     /// The rejected change.
@@ -112,8 +112,8 @@ impl AdapterState {
     ///
     /// # Errors
     ///
-    /// [`Impossible`] for an invalid transition.
-    pub fn after(self, change: AdapterChange) -> Result<Self, Box<Impossible>> {
+    /// [`InvalidAdapterChange`] for an invalid transition.
+    pub fn after(self, change: AdapterChange) -> Result<Self, Box<InvalidAdapterChange>> {
         use AdapterChange as Change;
         let failures = self.failures();
         match (self, change) {
@@ -183,7 +183,7 @@ impl AdapterState {
                 Change::Pause,
             ) => Ok(Self::Paused),
 
-            (state, change) => Err(Box::new(Impossible { state, change })),
+            (state, change) => Err(Box::new(InvalidAdapterChange { state, change })),
         }
     }
 
@@ -247,14 +247,14 @@ impl AdapterState {
 
 /// A state with the time since which its word has been unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdapterLife {
+pub struct TimedAdapterState {
     /// Current state.
     pub state: AdapterState,
     /// Start of this state, in Unix milliseconds. Another failed attempt does not change it.
     pub since_ms: i64,
 }
 
-impl AdapterLife {
+impl TimedAdapterState {
     /// Returns the state of an adapter that was just loaded.
     pub fn loaded(now_ms: i64) -> Self {
         Self { state: AdapterState::Loaded, since_ms: now_ms }
@@ -264,8 +264,8 @@ impl AdapterLife {
     ///
     /// # Errors
     ///
-    /// [`Impossible`] for an invalid transition; the state does not change.
-    pub fn apply(&mut self, change: AdapterChange, now_ms: i64) -> Result<bool, Box<Impossible>> {
+    /// [`InvalidAdapterChange`] for an invalid transition; the state does not change.
+    pub fn apply(&mut self, change: AdapterChange, now_ms: i64) -> Result<bool, Box<InvalidAdapterChange>> {
         let next = self.state.clone().after(change)?;
         let changed = next.word() != self.state.word();
         if changed {

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::lateness::Clocks;
+use crate::lateness::ClockOffset;
 
 /// The offsets of the platforms' clocks, by the instance that delivers their timestamps. Learnt again in each run of
 /// the host.
 #[derive(Debug, Default)]
-pub struct PlatformClocks(Mutex<BTreeMap<String, Clocks>>);
+pub struct PlatformClocks(Mutex<BTreeMap<String, ClockOffset>>);
 
 impl PlatformClocks {
     /// Returns the lead of the host's clock over the platform's, in milliseconds.
     pub fn ahead_ms(&self, instance: &str) -> i64 {
-        self.locked().get(instance).map_or(0, Clocks::ahead_ms)
+        self.locked().get(instance).map_or(0, ClockOffset::ahead_ms)
     }
 
     /// Learns from an event with the platform's timestamp `at_ms` that arrived at `received_ms`.
@@ -25,7 +25,7 @@ impl PlatformClocks {
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<String, Clocks>> {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<String, ClockOffset>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

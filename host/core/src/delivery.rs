@@ -32,11 +32,11 @@ mod text;
 
 pub use hermes_protocol::DeliveryClass as Class;
 
-pub use homes::{Homes, SaidBy};
-pub use media::{Enclosed, FileSource, take_media};
-pub use pace::{Pace, PaceRule};
-pub use part::{Impossible, PartChange, PartFacts, PartState};
-pub use penalty::PenaltyClock;
+pub use homes::{HomeSource, Homes};
+pub use media::{FileSource, ReplyMedia, take_media};
+pub use pace::{PreviewPace, PreviewRule};
+pub use part::{InvalidPartChange, PartChange, PartFacts, PartState};
+pub use penalty::RateLimitHolds;
 pub use step::{
     AWAKE_TRY_MS, LAST_TRY_MS, RetryPolicy, RetryScope, Step, after_lookup, contradicted, deadline_in_this_run,
     kills_target, next_step,

@@ -96,7 +96,7 @@ pub enum HandoffChange {
 /// An invalid transition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the handoff state {} does not allow {change:?}", .state.word())]
-pub struct Impossible {
+pub struct InvalidHandoffChange {
     /// State of the handoff before the change.
     pub state: HandoffState,
     /// The rejected change.
@@ -108,9 +108,9 @@ impl HandoffState {
     ///
     /// # Errors
     ///
-    /// [`Impossible`] for an invalid transition: a running handoff belongs to the run of the host that claimed
+    /// [`InvalidHandoffChange`] for an invalid transition: a running handoff belongs to the run of the host that claimed
     /// it, and an ended handoff does not end a second time.
-    pub fn after(self, change: HandoffChange) -> Result<Self, Box<Impossible>> {
+    pub fn after(self, change: HandoffChange) -> Result<Self, Box<InvalidHandoffChange>> {
         use HandoffChange as Change;
         match (self, change) {
             (Self::None | Self::Completed | Self::Failed { .. }, Change::Requested) => {
@@ -132,7 +132,7 @@ impl HandoffState {
             (Self::Running { .. }, Change::Unconfirmed) => Ok(Self::failed(UNCONFIRMED)),
             (Self::Running { .. }, Change::TimedOut) => Ok(Self::failed(TOOK_TOO_LONG)),
             (Self::Pending { .. } | Self::Running { .. }, Change::Refused { why }) => Ok(Self::Failed { why }),
-            (state, change) => Err(Box::new(Impossible { state, change })),
+            (state, change) => Err(Box::new(InvalidHandoffChange { state, change })),
         }
     }
 

@@ -23,13 +23,13 @@ const SET_LEAST: usize = 4;
 
 /// The clock offset of one instance's platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Clocks {
+pub struct ClockOffset {
     in_time: VecDeque<i64>,
     /// Late messages: time of arrival in Unix milliseconds, and difference in milliseconds.
     late: VecDeque<(i64, i64)>,
 }
 
-impl Clocks {
+impl ClockOffset {
     /// Returns the lead of the host's clock, in milliseconds; 0 while the offset is unknown.
     pub fn ahead_ms(&self) -> i64 {
         self.in_time.iter().copied().min().unwrap_or_default()
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     fn after(said: &[(i64, i64)]) -> i64 {
-        let mut clocks = Clocks::default();
+        let mut clocks = ClockOffset::default();
         said.iter().for_each(|(at_ms, received_ms)| clocks.learn(*at_ms, *received_ms));
         clocks.ahead_ms()
     }

@@ -4,7 +4,7 @@
 //!
 //! * [`access`] admits an event.
 //! * [`session`] and [`routes`] find its conversation.
-//! * [`commands`] and [`guard`] decide whether a [`turn`] may start; [`rate`] limits the number of messages.
+//! * [`commands`] and [`guard`] decide whether a turn may start; [`rate`] limits the number of messages.
 //! * [`asks`] judges the answers to questions that a turn asks.
 //! * [`delivery`] decides the next step for each part of a reply.
 //!
@@ -51,4 +51,3 @@ pub mod settings;
 pub mod task;
 pub mod text;
 pub mod transcript;
-pub mod turn;

@@ -4,7 +4,7 @@
 //! operator approves it ([`PairingBook::approve`]). In the other direction, an admin creates an invitation code
 //! ([`PairingBook::invite`]) and the new user sends it ([`PairingBook::redeem`]). Codes are stored only as
 //! salted hashes, compared in constant time, valid for one hour and for one use. After five
-//! wrong codes of one purpose ([`Guess`]), their sender, and only this sender, is locked out: even a correct code
+//! wrong codes of one purpose ([`CodePurpose`]), their sender, and only this sender, is locked out: even a correct code
 //! of that purpose is refused. Requests and invitations have separate capacities. Conversations that the terminal
 //! offers are claimed with codes of the same form ([`PairingBook::claim`]).
 //!
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 pub use code::{Code, is_code};
-pub use guesses::Guess;
+pub use guesses::CodePurpose;
 pub use offers::{Claim, Claimant, Offered, code_ms};
 
 use crate::access::Grant;
@@ -81,7 +81,7 @@ pub struct PairingRequest {
 /// The wrong codes of one sender, in the form that the store keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lockout {
-    /// Name of the count: instance, kind and sender ([`Guess::counted_as`]).
+    /// Name of the count: instance, kind and sender ([`CodePurpose::counted_as`]).
     pub instance: String,
     /// Consecutive wrong codes.
     pub wrong: u32,
@@ -189,7 +189,7 @@ impl PairingBook {
         if user.is_empty() {
             return Offer::Quiet { why: "no sender id" };
         }
-        if self.locked_until(&Guess::Redeem.counted_as(instance, user), now_ms).is_some() {
+        if self.locked_until(&CodePurpose::Redeem.counted_as(instance, user), now_ms).is_some() {
             return Offer::Quiet { why: "locked out after wrong codes" };
         }
         let mine = self.open.iter().position(|request| request.instance == instance && request.user == user);
@@ -215,7 +215,7 @@ impl PairingBook {
 
     /// Returns true if [`PairingBook::offer`] answers this person now.
     pub fn would_offer(&self, instance: &str, user: &str, now_ms: i64) -> bool {
-        if user.is_empty() || self.locked_until(&Guess::Redeem.counted_as(instance, user), now_ms).is_some() {
+        if user.is_empty() || self.locked_until(&CodePurpose::Redeem.counted_as(instance, user), now_ms).is_some() {
             return false;
         }
         let open = self.open.iter().filter(|request| request.instance == instance && self.is_open(request, now_ms));
@@ -233,7 +233,7 @@ impl PairingBook {
         if user.is_empty() || !is_code(text) {
             return false;
         }
-        if self.locked_until(&Guess::Redeem.counted_as(instance, user), now_ms).is_some() {
+        if self.locked_until(&CodePurpose::Redeem.counted_as(instance, user), now_ms).is_some() {
             return false;
         }
         let code = Code::entered(text);
@@ -256,7 +256,7 @@ impl PairingBook {
 
     /// Judges a code entered by the operator or an admin, whom `by` names.
     pub fn approve(&mut self, instance: &str, by: &str, code: &str, now_ms: i64) -> Approval {
-        self.judge(instance, &Guess::Approve.counted_as(instance, by), code, now_ms, is_request)
+        self.judge(instance, &CodePurpose::Approve.counted_as(instance, by), code, now_ms, is_request)
     }
 
     /// Judges a message of an unknown sender as an invitation code. Returns `None` if no invitation is open,
@@ -267,7 +267,7 @@ impl PairingBook {
         if user.is_empty() || !any_open || !is_code(text) {
             return None;
         }
-        let counted_as = Guess::Redeem.counted_as(instance, user);
+        let counted_as = CodePurpose::Redeem.counted_as(instance, user);
         let mut approval = self.judge(instance, &counted_as, text, now_ms, is_invitation);
         if matches!(approval, Approval::Over(_)) {
             return None;

@@ -38,7 +38,7 @@ struct Bucket {
 
 /// Decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum RateDecision {
     /// The message is within the limits.
     Free,
     /// The message exceeds a limit.
@@ -60,7 +60,7 @@ pub struct Rates {
 
 impl Rates {
     /// Counts a message, or reports the exceeded limit without counting it.
-    pub fn take(&mut self, limits: RateLimits, instance: &str, user: &str, session: &str, now_ms: i64) -> Pace {
+    pub fn take(&mut self, limits: RateLimits, instance: &str, user: &str, session: &str, now_ms: i64) -> RateDecision {
         let person = BucketOwner::User(instance.to_owned(), user.to_owned());
         let asked = [
             (person.clone(), limits.user),
@@ -73,7 +73,7 @@ impl Rates {
                 let missing = ONE - left_milli;
                 let per_minute = *per_minute;
                 let wait_ms = missing.saturating_mul(MINUTE_MS / ONE).div_euclid(i64::from(per_minute)) + 1;
-                return Pace::Limited { per_minute, wait_ms, tell: self.tell(person, now_ms) };
+                return RateDecision::Limited { per_minute, wait_ms, tell: self.tell(person, now_ms) };
             }
         }
         for (owner, per_minute) in asked {
@@ -81,7 +81,7 @@ impl Rates {
                 bucket.left_milli -= ONE;
             }
         }
-        Pace::Free
+        RateDecision::Free
     }
 
     /// Refills a bucket for the elapsed time and returns its content in thousandths.
@@ -130,7 +130,7 @@ const ONE: i64 = 1_000;
 
 /// Amount that is used up in any rhythm and refills evenly.
 #[derive(Clone, Copy, Debug)]
-pub struct Allowance {
+pub struct TokenBucket {
     full: i64,
     per_s: i64,
     /// Thousandths of the unit. A negative value is an amount that was borrowed.
@@ -138,7 +138,7 @@ pub struct Allowance {
     at_ms: i64,
 }
 
-impl Allowance {
+impl TokenBucket {
     /// Creates a full allowance of `full` units that regains `per_s` units per second.
     pub fn new(full: u32, per_s: u32, now_ms: i64) -> Self {
         let full = i64::from(full);
@@ -175,7 +175,7 @@ impl Allowance {
 
 /// Decision about a message of a bot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BotTurn {
+pub enum BotDecision {
     /// The agent answers.
     Answer,
     /// The agent does not answer, because too many messages have passed without a person.
@@ -195,7 +195,7 @@ pub struct BotLoops {
 
 impl BotLoops {
     /// Records a message of a bot and decides whether the agent answers it.
-    pub fn bot(&mut self, max: u32, instance: &str, chat: &str, now_ms: i64) -> BotTurn {
+    pub fn bot(&mut self, max: u32, instance: &str, chat: &str, now_ms: i64) -> BotDecision {
         let key = (instance.to_owned(), chat.to_owned());
         if self.chats.len() >= RATES_MAX && !self.chats.contains_key(&key) {
             let oldest = self.chats.iter().min_by_key(|(_, (_, at_ms))| *at_ms).map(|(key, _)| key.clone());
@@ -209,7 +209,11 @@ impl BotLoops {
         }
         *at_ms = now_ms;
         *count = count.saturating_add(1);
-        if *count <= max { BotTurn::Answer } else { BotTurn::Silence { first: *count == max.saturating_add(1) } }
+        if *count <= max {
+            BotDecision::Answer
+        } else {
+            BotDecision::Silence { first: *count == max.saturating_add(1) }
+        }
     }
 
     /// Resets the count of a chat after a message of a person.
@@ -240,12 +244,12 @@ mod tests {
     const LIMITS: RateLimits = RateLimits { user: 3, session: 0, instance: 0 };
 
     fn free(rates: &mut Rates, limits: RateLimits, user: &str, session: &str, now_ms: i64) -> bool {
-        rates.take(limits, "a", user, session, now_ms) == Pace::Free
+        rates.take(limits, "a", user, session, now_ms) == RateDecision::Free
     }
 
     #[test]
     fn an_allowance_gives_a_burst_and_then_its_rate() {
-        let mut rows = Allowance::new(2, 4, 0);
+        let mut rows = TokenBucket::new(2, 4, 0);
         assert_eq!([rows.take(1, 0), rows.take(1, 0), rows.take(1, 0)], [true, true, false]);
         assert!(!rows.take(1, 249) && rows.take(1, 250), "a quarter of a second for one of four");
         assert!(!rows.take(1, 0), "a clock that was set back gives nothing");
@@ -254,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_borrowed_amount_is_waited_for_in_proportion() {
-        let mut bytes = Allowance::new(100, 50, 0);
+        let mut bytes = TokenBucket::new(100, 50, 0);
         assert_eq!([bytes.borrow(100, 0), bytes.borrow(50, 0), bytes.borrow(25, 0)], [0, 1_000, 1_500]);
         assert_eq!(bytes.borrow(0, 1_000), 500);
         assert_eq!(bytes.borrow(100, 60_000), 0, "it is full again and not fuller");
@@ -265,16 +269,16 @@ mod tests {
     fn whoever_writes_too_much_is_told_once_a_minute_and_when_to_come_back() {
         let mut rates = Rates::default();
         for _ in 0..3 {
-            assert_eq!(rates.take(LIMITS, "a", "7", "s", 0), Pace::Free);
+            assert_eq!(rates.take(LIMITS, "a", "7", "s", 0), RateDecision::Free);
         }
-        let Pace::Limited { per_minute: 3, wait_ms, tell: true } = rates.take(LIMITS, "a", "7", "s", 0) else {
+        let RateDecision::Limited { per_minute: 3, wait_ms, tell: true } = rates.take(LIMITS, "a", "7", "s", 0) else {
             panic!("the fourth is too much")
         };
         assert!((20_000..20_010).contains(&wait_ms), "{wait_ms}");
-        assert!(matches!(rates.take(LIMITS, "a", "7", "s", 1), Pace::Limited { tell: false, .. }));
-        assert_eq!(rates.take(LIMITS, "a", "7", "s", wait_ms), Pace::Free);
-        assert!(matches!(rates.take(LIMITS, "a", "7", "s", wait_ms), Pace::Limited { tell: false, .. }));
-        assert_eq!(rates.take(LIMITS, "a", "8", "s", 2), Pace::Free, "somebody else has a rate of their own");
+        assert!(matches!(rates.take(LIMITS, "a", "7", "s", 1), RateDecision::Limited { tell: false, .. }));
+        assert_eq!(rates.take(LIMITS, "a", "7", "s", wait_ms), RateDecision::Free);
+        assert!(matches!(rates.take(LIMITS, "a", "7", "s", wait_ms), RateDecision::Limited { tell: false, .. }));
+        assert_eq!(rates.take(LIMITS, "a", "8", "s", 2), RateDecision::Free, "somebody else has a rate of their own");
     }
 
     #[test]
@@ -316,21 +320,21 @@ mod tests {
     fn two_bots_exchange_so_many_messages_and_then_there_is_silence() {
         let mut loops = BotLoops::default();
         for _ in 0..4 {
-            assert_eq!(loops.bot(4, "a", "c", 0), BotTurn::Answer);
+            assert_eq!(loops.bot(4, "a", "c", 0), BotDecision::Answer);
         }
-        assert_eq!(loops.bot(4, "a", "c", 0), BotTurn::Silence { first: true });
-        assert_eq!(loops.bot(4, "a", "c", 1), BotTurn::Silence { first: false });
-        assert_eq!((loops.bot(4, "a", "d", 1), loops.silent(4)), (BotTurn::Answer, 1), "another chat");
+        assert_eq!(loops.bot(4, "a", "c", 0), BotDecision::Silence { first: true });
+        assert_eq!(loops.bot(4, "a", "c", 1), BotDecision::Silence { first: false });
+        assert_eq!((loops.bot(4, "a", "d", 1), loops.silent(4)), (BotDecision::Answer, 1), "another chat");
         loops.person("a", "c");
-        assert_eq!(loops.bot(4, "a", "c", 2), BotTurn::Answer, "a person spoke");
+        assert_eq!(loops.bot(4, "a", "c", 2), BotDecision::Answer, "a person spoke");
     }
 
     #[test]
     fn bots_that_were_silent_for_an_hour_are_answered_again() {
         let mut loops = BotLoops::default();
-        assert_eq!(loops.bot(0, "a", "c", 0), BotTurn::Silence { first: true }, "none at all");
+        assert_eq!(loops.bot(0, "a", "c", 0), BotDecision::Silence { first: true }, "none at all");
         loops.bot(1, "a", "c", 1);
-        assert_eq!(loops.bot(1, "a", "c", 1 + BOT_SILENCE_MS), BotTurn::Answer);
+        assert_eq!(loops.bot(1, "a", "c", 1 + BOT_SILENCE_MS), BotDecision::Answer);
     }
 
     proptest! {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hermes_protocol::{Chat, ChatType, Sender};
 
 use crate::ids::SessionId;
-use crate::session::{KeyPolicy, NoIdentity, SessionKey, is_dm};
+use crate::session::{KeyPolicy, MissingIdentity, SessionKey, is_dm};
 
 #[cfg(test)]
 mod tests;
@@ -69,7 +69,7 @@ impl RouteTable {
         chat: &Chat,
         sender: &Sender,
         policy: KeyPolicy,
-    ) -> Result<(SessionKey, Option<&Route>), NoIdentity> {
+    ) -> Result<(SessionKey, Option<&Route>), MissingIdentity> {
         let own = SessionKey::for_chat(profile, instance, chat, sender, policy)?;
         if let Ok(shared) = SessionKey::shared(profile, instance, chat)
             && let Some(route) = self.shared(&shared)

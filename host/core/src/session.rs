@@ -67,7 +67,7 @@ enum ChatKind {
 /// Reason for which a message opens no session. A fault of the adapter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoIdentity {
+pub enum MissingIdentity {
     /// The direct message names neither its chat nor its sender.
     #[error("a direct message names neither its chat nor its sender")]
     Dm,
@@ -94,16 +94,16 @@ impl SessionKey {
         chat: &Chat,
         sender: &Sender,
         policy: KeyPolicy,
-    ) -> Result<Self, NoIdentity> {
+    ) -> Result<Self, MissingIdentity> {
         let mut key = Self::place(profile, instance, chat)?;
         if key.kind == ChatKind::Dm {
             if key.chat.is_empty() {
-                key.chat = participant(sender).ok_or(NoIdentity::Dm)?.to_owned();
+                key.chat = participant(sender).ok_or(MissingIdentity::Dm)?.to_owned();
             }
             return Ok(key);
         }
         if key.chat.is_empty() {
-            return Err(NoIdentity::Chat(chat.kind.to_string()));
+            return Err(MissingIdentity::Chat(chat.kind.to_string()));
         }
         let isolated = policy.group_sessions_per_user && (key.thread.is_none() || policy.thread_sessions_per_user);
         if isolated {
@@ -117,10 +117,10 @@ impl SessionKey {
     /// # Errors
     ///
     /// A chat without an id has no such key.
-    pub fn shared(profile: &str, instance: &str, chat: &Chat) -> Result<Self, NoIdentity> {
+    pub fn shared(profile: &str, instance: &str, chat: &Chat) -> Result<Self, MissingIdentity> {
         let key = Self::place(profile, instance, chat)?;
         if key.chat.is_empty() {
-            return Err(NoIdentity::Chat(chat.kind.to_string()));
+            return Err(MissingIdentity::Chat(chat.kind.to_string()));
         }
         Ok(key)
     }
@@ -151,7 +151,7 @@ impl SessionKey {
     }
 
     /// Returns the key of a place without a participant; the chat id may still be empty.
-    fn place(profile: &str, instance: &str, chat: &Chat) -> Result<Self, NoIdentity> {
+    fn place(profile: &str, instance: &str, chat: &Chat) -> Result<Self, MissingIdentity> {
         Ok(Self {
             profile: canonical_profile(profile).to_owned(),
             instance: instance.to_owned(),
@@ -183,13 +183,13 @@ impl fmt::Display for SessionKey {
 }
 
 impl ChatKind {
-    fn of(kind: &ChatType) -> Result<Self, NoIdentity> {
+    fn of(kind: &ChatType) -> Result<Self, MissingIdentity> {
         match kind {
             _ if is_dm(kind) => Ok(Self::Dm),
             ChatType::Group => Ok(Self::Group),
             ChatType::Channel => Ok(Self::Channel),
             ChatType::Thread => Ok(Self::Thread),
-            other => Err(NoIdentity::Kind(other.to_string())),
+            other => Err(MissingIdentity::Kind(other.to_string())),
         }
     }
 

@@ -115,7 +115,7 @@ pub enum TaskChange {
 /// An invalid transition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a task that is {} cannot be {}", .state.spelled(), .change.word())]
-pub struct Impossible {
+pub struct InvalidTaskChange {
     /// State of the task before the change.
     pub state: TaskState,
     /// The rejected change.
@@ -130,9 +130,9 @@ impl TaskState {
     ///
     /// # Errors
     ///
-    /// [`Impossible`] for an invalid transition: an archived task never changes, a task has at most one claim,
+    /// [`InvalidTaskChange`] for an invalid transition: an archived task never changes, a task has at most one claim,
     /// and an ended task does not end a second time.
-    pub fn after(self, change: TaskChange) -> Result<Self, Box<Impossible>> {
+    pub fn after(self, change: TaskChange) -> Result<Self, Box<InvalidTaskChange>> {
         use TaskChange as Change;
         match (self, change) {
             (
@@ -157,7 +157,7 @@ impl TaskState {
             (Self::Running { attempt, .. }, Change::ClaimerDied) => Ok(Self::Crashed { attempts: attempt }),
             (Self::Running { attempt, .. }, Change::TimedOut) => Ok(Self::TimedOut { attempts: attempt }),
             (state, Change::Archived) if !matches!(state, Self::Running { .. } | Self::Archived) => Ok(Self::Archived),
-            (state, change) => Err(Box::new(Impossible { state, change })),
+            (state, change) => Err(Box::new(InvalidTaskChange { state, change })),
         }
     }
 

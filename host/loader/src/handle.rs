@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 
 use super::{
-    AdapterChange, AdapterLife, AdapterPlan, AdapterSettings, AdapterState, Answer, Isolation, Seen,
+    AdapterChange, AdapterPlan, AdapterSettings, AdapterState, Answer, Isolation, Seen, TimedAdapterState,
     alive::Alive,
     life::{Life, Sending},
     logs::Mask,
@@ -84,7 +84,7 @@ pub(super) struct Shared {
     pub(super) manifest: ArcSwap<Manifest>,
     pub(super) capabilities: ArcSwap<Capabilities>,
     pub(super) trusted: AtomicBool,
-    pub(super) state: watch::Sender<AdapterLife>,
+    pub(super) state: watch::Sender<TimedAdapterState>,
     pub(super) life: ArcSwapOption<Life>,
     /// Permits for deliveries: fewer than the calls that an adapter accepts, so that other calls find room.
     pub(super) sends: Semaphore,
@@ -173,7 +173,7 @@ impl Shared {
             capabilities: ArcSwap::from_pointee(manifest.capabilities.clone()),
             manifest: ArcSwap::from_pointee(manifest),
             trusted: AtomicBool::new(plan.trust_upstream),
-            state: watch::Sender::new(AdapterLife::loaded(now_ms)),
+            state: watch::Sender::new(TimedAdapterState::loaded(now_ms)),
             life: ArcSwapOption::empty(),
             sends: Semaphore::new(SENDS_MAX),
             signs: Semaphore::new(SIGNS_MAX),

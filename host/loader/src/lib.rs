@@ -70,7 +70,7 @@ pub use handle::INSTANCE_DIED;
 #[doc(hidden)]
 pub use handle::SENDS_MAX;
 pub use handle::{AdapterHandle, Attempted, Ended, FETCH_GRACE, LifeMark};
-pub use hermes_core::adapter::{AdapterChange, AdapterLife, AdapterState};
+pub use hermes_core::adapter::{AdapterChange, AdapterState, TimedAdapterState};
 pub use link::{AdapterLink, Answer, Destroyed, Isolation, IsolationChoice, PendingCall};
 pub use lock::{Accepted, PluginsLock};
 pub use plan::{AdapterEvent, AdapterPlan, AdapterSettings, AdapterStatus, HostServices};

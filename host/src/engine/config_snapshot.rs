@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hermes_core::access::{AccessPolicy, AddressRules};
 use hermes_core::commands::Gates;
-use hermes_core::delivery::PaceRule;
+use hermes_core::delivery::PreviewRule;
 use hermes_core::session::KeyPolicy;
 use hermes_protocol::Capabilities;
 
@@ -28,10 +28,10 @@ pub struct Live {
 
 impl Live {
     /// Returns the pace at which growing messages are shown.
-    pub fn pace(&self) -> PaceRule {
+    pub fn pace(&self) -> PreviewRule {
         let delivery = &self.config.delivery;
         let interval_ms = i64::try_from(delivery.preview_interval.as_millis()).unwrap_or(i64::MAX);
-        PaceRule { interval_ms, chars: delivery.preview_chars }
+        PreviewRule { interval_ms, chars: delivery.preview_chars }
     }
 
     /// Creates the derived values of `config`, after the manifests were applied to it.

@@ -25,7 +25,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use hermes_core::file_refs;
 use hermes_core::limits::{STRANGER_BURST_EVENTS, STRANGER_EVENTS_PER_S};
-use hermes_core::rate::Allowance;
+use hermes_core::rate::TokenBucket;
 use hermes_protocol::{CallError, Emitted, Event, EventKind};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -210,7 +210,7 @@ async fn take_all(
     host.recovered.cancelled().await;
     let desk = Desk {
         places: Arc::new(Semaphore::new(host.live().config.limits.ingress_queue_max.max(1))),
-        strangers: Mutex::new(Allowance::new(STRANGER_BURST_EVENTS, STRANGER_EVENTS_PER_S, host.now_ms())),
+        strangers: Mutex::new(TokenBucket::new(STRANGER_BURST_EVENTS, STRANGER_EVENTS_PER_S, host.now_ms())),
         host,
         instance,
         shared,
@@ -247,7 +247,7 @@ struct Desk {
     /// The capacity for the events of all instances.
     shared: Arc<Semaphore>,
     /// The events of unknown senders that are written without a judgement.
-    strangers: Mutex<Allowance>,
+    strangers: Mutex<TokenBucket>,
 }
 
 /// Events of one instance that were not stored, for the log.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use hermes_agent::ask::{Approval, Ask};
 use hermes_agent::tools::Ports;
-use hermes_agent::tools::ports::TaskWish;
-use hermes_agent::{AgentRuntime, EventSink, LeftRunning, LeftSomewhere, Message, TurnOutcome, TurnRequest};
+use hermes_agent::tools::ports::TaskAction;
+use hermes_agent::{AgentRuntime, BackgroundProcess, EventSink, Message, OwnedProcess, TurnOutcome, TurnRequest};
 use hermes_core::asks::Answer;
 use hermes_core::context::TurnContext;
 use hermes_core::ids::SessionId;
@@ -26,10 +26,10 @@ use hermes_store::Viewer;
 /// An agent that carries out requested operations on tasks, and reports the result.
 struct Clerk {
     ports: watch::Sender<Option<Ports>>,
-    wishes: Mutex<VecDeque<TaskWish>>,
+    wishes: Mutex<VecDeque<TaskAction>>,
     heard: Mutex<Vec<(TurnContext, String)>>,
     /// The background commands, with their sessions.
-    left: Mutex<Vec<(SessionId, LeftRunning)>>,
+    left: Mutex<Vec<(SessionId, BackgroundProcess)>>,
     /// The answers to its questions.
     answers: Mutex<Vec<Answer>>,
 }
@@ -68,7 +68,7 @@ impl Clerk {
         }
     }
 
-    async fn act(&self, context: &TurnContext, wish: TaskWish) -> String {
+    async fn act(&self, context: &TurnContext, wish: TaskAction) -> String {
         let mut lent = self.ports.subscribe();
         let lent = lent.wait_for(Option::is_some).await.unwrap().clone().unwrap();
         match lent.tasks.act(context, wish).await {
@@ -87,7 +87,7 @@ impl AgentRuntime for Clerk {
         vec!["clerk".to_owned()]
     }
 
-    fn processes(&self, context: &TurnContext) -> Vec<LeftRunning> {
+    fn processes(&self, context: &TurnContext) -> Vec<BackgroundProcess> {
         let own = self.left.lock().unwrap().clone();
         own.into_iter()
             .filter(|(session, _)| Some(session) == context.session_id.as_ref())
@@ -96,18 +96,19 @@ impl AgentRuntime for Clerk {
     }
 
     fn end_process(&self, context: &TurnContext, id: &str) -> bool {
-        let is_it =
-            |(session, left): &(SessionId, LeftRunning)| Some(session) == context.session_id.as_ref() && left.id == id;
+        let is_it = |(session, left): &(SessionId, BackgroundProcess)| {
+            Some(session) == context.session_id.as_ref() && left.id == id
+        };
         let mut left = self.left.lock().unwrap();
         let before = left.len();
         left.retain(|one| !is_it(one));
         left.len() < before
     }
 
-    fn processes_of_all(&self) -> Vec<LeftSomewhere> {
+    fn processes_of_all(&self) -> Vec<OwnedProcess> {
         let all = self.left.lock().unwrap().clone();
         let key = || "agent:main:fake:dm:7".to_owned();
-        all.into_iter().map(|(session, left)| LeftSomewhere { key: key(), session: Some(session), left }).collect()
+        all.into_iter().map(|(session, left)| OwnedProcess { key: key(), session: Some(session), left }).collect()
     }
 
     fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
@@ -154,7 +155,7 @@ impl Office {
     }
 
     /// Lets a sender request an operation on a task; returns the agent's first answer.
-    fn act(&self, chat: &Chat, who: &str, wish: TaskWish) -> String {
+    fn act(&self, chat: &Chat, who: &str, wish: TaskAction) -> String {
         self.clerk.wishes.lock().unwrap().push_back(wish);
         let talk = self.world.talk(chat.clone(), who);
         let before = talk.heard().len();
@@ -167,13 +168,13 @@ impl Office {
     /// Creates a task; returns its id.
     fn create(&self, chat: &Chat, who: &str, run: bool) -> String {
         let (title, body) = ("mend the roof".to_owned(), "before it rains".to_owned());
-        let said = self.act(chat, who, TaskWish::Create { title, body, run, timeout: None });
+        let said = self.act(chat, who, TaskAction::Create { title, body, run, timeout: None });
         said.split(' ').next().unwrap().to_owned()
     }
 
     fn complete(&self, chat: &Chat, who: &str, task: &str) -> String {
         let result = "tight *again*".to_owned();
-        self.act(chat, who, TaskWish::Complete { task: task.to_owned(), result })
+        self.act(chat, who, TaskAction::Complete { task: task.to_owned(), result })
     }
 
     fn heard(&self) -> Vec<(TurnContext, String)> {
@@ -223,7 +224,7 @@ fn what_is_ended_where_it_was_made_wakes_nobody_and_a_group_sees_only_its_own() 
     // A group sees only the tasks that were created in it.
     office.world.settled();
     assert_eq!(office.state(&task), "ready");
-    let other = office.act(&thread(), "7", TaskWish::Show { task: task.clone() });
+    let other = office.act(&thread(), "7", TaskAction::Show { task: task.clone() });
     assert_eq!(other, format!("there is no task \"{task}\""));
     let foreign = office.complete(&Chat::dm("8"), "8", &task);
     assert_eq!(foreign, format!("there is no task \"{task}\""));
@@ -257,8 +258,8 @@ fn a_group_shares_what_was_made_in_it() {
     let office = Office::new();
     let group = thread();
     let task = office.create(&group, "7", false);
-    assert_eq!(office.act(&group, "8", TaskWish::Claim { task: task.clone() }), format!("{task} running"));
-    let again = office.act(&group, "8", TaskWish::Claim { task: task.clone() });
+    assert_eq!(office.act(&group, "8", TaskAction::Claim { task: task.clone() }), format!("{task} running"));
+    let again = office.act(&group, "8", TaskAction::Claim { task: task.clone() });
     assert_eq!(again, format!("{task} stays running: a task that is running cannot be claimed"));
 }
 
@@ -285,7 +286,7 @@ fn what_runs_by_itself_makes_nothing_that_runs_by_itself() {
     let office = Office::new();
     let dm = Chat::dm("7");
     let wish =
-        |title: &str| TaskWish::Create { title: title.to_owned(), body: String::new(), run: true, timeout: None };
+        |title: &str| TaskAction::Create { title: title.to_owned(), body: String::new(), run: true, timeout: None };
     office.clerk.wishes.lock().unwrap().extend([wish("act once more"), wish("without end")]);
     let talk = office.world.talk(dm, "7");
     talk.says("act");
@@ -304,7 +305,7 @@ fn a_claim_of_a_dead_host_has_crashed_and_its_maker_hears_of_it_once() {
     let mut office = Office::new();
     let dm = Chat::dm("7");
     let task = office.create(&dm, "7", false);
-    office.act(&dm, "7", TaskWish::Claim { task: task.clone() });
+    office.act(&dm, "7", TaskAction::Claim { task: task.clone() });
     office.world.settled();
     office.world.crash();
     office.world.start();
@@ -318,7 +319,7 @@ fn a_claim_of_a_dead_host_has_crashed_and_its_maker_hears_of_it_once() {
     office.opens();
     office.world.settled();
     assert_eq!(office.world.chat("7").heard().len(), 4);
-    assert_eq!(office.act(&dm, "7", TaskWish::Claim { task: task.clone() }), format!("{task} running"));
+    assert_eq!(office.act(&dm, "7", TaskAction::Claim { task: task.clone() }), format!("{task} running"));
 }
 
 #[test]
@@ -367,11 +368,12 @@ fn where_nothing_is_delivered_later_a_task_is_made_and_nobody_is_told() {
         session_key: "agent:main:fake:dm:7".to_owned(),
         ..TurnContext::default()
     };
-    let wish = TaskWish::Create { title: "a\u{1b}[31m\nb".to_owned(), body: String::new(), run: false, timeout: None };
+    let wish =
+        TaskAction::Create { title: "a\u{1b}[31m\nb".to_owned(), body: String::new(), run: false, timeout: None };
     let made: Value = office.world.block_on(lent.tasks.act(&context, wish)).unwrap();
     assert_eq!(made["title"], "a b", "one plain line");
     let task = made["task"].as_str().unwrap().to_owned();
-    let done = TaskWish::Complete { task, result: "done".to_owned() };
+    let done = TaskAction::Complete { task, result: "done".to_owned() };
     office.world.block_on(lent.tasks.act(&context, done)).unwrap();
     office.world.settled();
     assert!(office.world.block_on(office.world.host().store.tasks_untold()).unwrap().is_empty());
@@ -400,7 +402,7 @@ fn a_task_that_the_host_was_doing_has_crashed_with_it_and_is_not_done_again() {
     let mut office = Office::new();
     let dm = Chat::dm("7");
     let title = "hang on".to_owned();
-    let wish = TaskWish::Create { title, body: String::new(), run: true, timeout: None };
+    let wish = TaskAction::Create { title, body: String::new(), run: true, timeout: None };
     let said = office.act(&dm, "7", wish);
     let task = said.split(' ').next().unwrap().to_owned();
     office.world.until("its turn runs", || (office.heard().len() == 2).then_some(()));
@@ -450,7 +452,7 @@ fn time_that_runs_out_is_told_and_its_turn_is_stopped() {
     let office = Office::new();
     let dm = Chat::dm("7");
     let timeout = Some(std::time::Duration::from_secs(60));
-    let wish = TaskWish::Create { title: "hang on".to_owned(), body: String::new(), run: true, timeout };
+    let wish = TaskAction::Create { title: "hang on".to_owned(), body: String::new(), run: true, timeout };
     let said = office.act(&dm, "7", wish);
     let task = said.split(' ').next().unwrap().to_owned();
     office.world.until("its turn runs", || (office.heard().len() == 2).then_some(()));
@@ -467,7 +469,7 @@ fn tasks_are_listed_beside_what_runs_and_one_is_stopped_by_its_id() {
     let office = Office::new();
     let dm = Chat::dm("7");
     let ready = office.create(&dm, "7", false);
-    let wish = TaskWish::Create { title: "hang on".to_owned(), body: String::new(), run: true, timeout: None };
+    let wish = TaskAction::Create { title: "hang on".to_owned(), body: String::new(), run: true, timeout: None };
     let runs = office.act(&dm, "7", wish).split(' ').next().unwrap().to_owned();
     office.world.until("its turn runs", || (office.heard().len() == 3).then_some(()));
     let talk = office.world.talk(dm, "7");
@@ -516,7 +518,7 @@ fn commands_in_the_background_are_listed_where_they_were_left_and_ended_by_their
     talk.hears(1);
     let session = office.heard()[0].0.session_id.clone().unwrap();
     let runs_for = std::time::Duration::from_secs(130);
-    let left = LeftRunning { id: "p1a".to_owned(), command: "sleep `9`".to_owned(), runs_for };
+    let left = BackgroundProcess { id: "p1a".to_owned(), command: "sleep `9`".to_owned(), runs_for };
     office.clerk.left.lock().unwrap().push((session, left));
     talk.says("/agents");
     assert_eq!(talk.hears(2)[1], "Background commands:\n- p1a: `sleep '9'` (2 min)");

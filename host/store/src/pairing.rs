@@ -3,7 +3,7 @@
 use hermes_core::delivery::PartState;
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
 use hermes_core::limits::GUESSERS_MAX;
-use hermes_core::pairing::{Guess, code_ms};
+use hermes_core::pairing::{CodePurpose, code_ms};
 use hermes_protocol::{Event, EventKind};
 use rusqlite::{Connection, params};
 
@@ -208,7 +208,7 @@ pub(super) fn lockout(db: &Connection, lockout: &LockoutRow) -> Outcome<()> {
          ON CONFLICT DO UPDATE SET wrong = excluded.wrong, until_ms = excluded.until_ms",
         params![lockout.instance, lockout.wrong, lockout.until_ms],
     )?;
-    let Some(kind) = Guess::of(&lockout.instance) else { return Ok(()) };
+    let Some(kind) = CodePurpose::of(&lockout.instance) else { return Ok(()) };
     change(
         db,
         "DELETE FROM pairing_lockouts WHERE instance IN (SELECT instance FROM pairing_lockouts

@@ -115,7 +115,7 @@ impl Store {
                 Named::Several(ids) => return Ok(Stepped::Ambiguous(ids)),
             };
             match row.state.clone().after(step.change.clone()) {
-                Err(impossible) => Ok(Stepped::Impossible(impossible.to_string(), row)),
+                Err(impossible) => Ok(Stepped::Invalid(impossible.to_string(), row)),
                 Ok(next) => {
                     // The session that executes a task for the host does not act on behalf of any other
                     // conversation.

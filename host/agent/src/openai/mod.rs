@@ -43,7 +43,8 @@ use self::learned::LearnedTraits;
 use self::turn::{TurnSteps, TurnText};
 use crate::tools::Toolbox;
 use crate::{
-    AgentConfig, AgentRuntime, BuildError, EventSink, LeftRunning, LeftSomewhere, Timeouts, TurnOutcome, TurnRequest,
+    AgentConfig, AgentRuntime, BackgroundProcess, BuildError, EventSink, OwnedProcess, Timeouts, TurnOutcome,
+    TurnRequest,
 };
 
 /// Default endpoint.
@@ -149,7 +150,7 @@ impl AgentRuntime for OpenAi {
         Box::pin(self.0.tools.take_up())
     }
 
-    fn processes(&self, context: &TurnContext) -> Vec<LeftRunning> {
+    fn processes(&self, context: &TurnContext) -> Vec<BackgroundProcess> {
         self.0.tools.left_running(context)
     }
 
@@ -157,7 +158,7 @@ impl AgentRuntime for OpenAi {
         self.0.tools.end_process(Some(context), id)
     }
 
-    fn processes_of_all(&self) -> Vec<LeftSomewhere> {
+    fn processes_of_all(&self) -> Vec<OwnedProcess> {
         self.0.tools.left_everywhere()
     }
 

@@ -9,7 +9,7 @@ use super::wire::json;
 use crate::Message;
 use crate::tools::output::bounded;
 use crate::tools::ports::result_of;
-use crate::tools::{PreparedCall, RESULT_BYTES_MAX, StartedCall, ToolCall, ToolResult, ToolSide, Toolbox};
+use crate::tools::{CallScope, PreparedCall, RESULT_BYTES_MAX, StartedCall, ToolCall, ToolResult, Toolbox};
 
 /// Interval of the signal that tools are still running.
 const STILL_WORKING: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ pub(super) struct ToolRound<'a> {
     /// Context of the turn.
     pub context: &'a TurnContext,
     /// State of the turn for tools.
-    pub side: &'a ToolSide,
+    pub side: &'a CallScope,
     /// Index of the answer, from 0.
     pub step: u32,
     /// Text of the answer before the calls.

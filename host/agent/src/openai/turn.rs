@@ -17,7 +17,7 @@ use super::error::EndpointError;
 use super::tool_round::ToolRound;
 use super::wire::answer::{Answer, FinishReason};
 use crate::tools::delegate::{Delegate, DelegatedTask, HELPER, ITERATIONS_MAX};
-use crate::tools::{ToolCall, ToolSide, Toolbox};
+use crate::tools::{CallScope, ToolCall, Toolbox};
 use crate::{EventSink, Message, TurnOutcome, TurnRequest};
 
 /// Separator between the text before and after tool calls.
@@ -70,7 +70,7 @@ impl<'m> TurnSteps<'m> {
     }
 
     /// Creates the executor of a delegated task.
-    fn of_task(model: &'m Arc<Model>, depth: u32, side: &ToolSide) -> Self {
+    fn of_task(model: &'m Arc<Model>, depth: u32, side: &CallScope) -> Self {
         let tools = model.tools.unwritten();
         let tools = if depth >= crate::tools::delegate::DEPTH_MAX { tools.without("delegate_task") } else { tools };
         Self {
@@ -136,7 +136,7 @@ impl<'m> TurnSteps<'m> {
         turn: &mut TurnProgress,
     ) {
         let delegate: Arc<dyn Delegate> = Arc::clone(self.model) as Arc<dyn Delegate>;
-        let side = ToolSide {
+        let side = CallScope {
             turn: request.turn_id,
             session: request.session_id.clone(),
             events: events.clone(),
@@ -248,7 +248,7 @@ impl Delegate for Model {
     fn answer(
         self: Arc<Self>,
         task: DelegatedTask,
-        side: ToolSide,
+        side: CallScope,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<String, String>> {
         Box::pin(async move {

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use super::group::Group;
 use super::output::{bounded, plain};
 use super::{Ports, RESULT_BYTES_MAX};
-use crate::{LeftRunning, LeftSomewhere};
+use crate::{BackgroundProcess, OwnedProcess};
 use files::{PIECE_BYTES, PIECES_KEPT, ProcessFiles};
 pub use registry::{ENDED_KEPT, NewProcess, Processes, RUNNING_MAX, RUNNING_PER_SESSION_MAX};
 pub use watcher::{TELLS_MAX, left_description};
@@ -201,13 +201,13 @@ impl Process {
     }
 
     /// Returns the description of the running process.
-    pub fn left(&self) -> LeftRunning {
-        LeftRunning { id: self.id.clone(), command: self.command.clone(), runs_for: self.runs_for() }
+    pub fn left(&self) -> BackgroundProcess {
+        BackgroundProcess { id: self.id.clone(), command: self.command.clone(), runs_for: self.runs_for() }
     }
 
     /// Returns the description of the running process and its conversation.
-    pub fn left_somewhere(&self) -> LeftSomewhere {
-        LeftSomewhere { key: self.key.clone(), session: self.session.clone(), left: self.left() }
+    pub fn left_somewhere(&self) -> OwnedProcess {
+        OwnedProcess { key: self.key.clone(), session: self.session.clone(), left: self.left() }
     }
 
     /// Returns true if the whole process group has ended.

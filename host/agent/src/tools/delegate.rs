@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::ports::News;
-use super::{Ports, Tool, ToolResult, ToolSide, ToolSpec, gate, group, text};
+use super::{CallScope, Ports, Tool, ToolResult, ToolSpec, gate, group, text};
 use crate::{EventSink, Hold};
 
 /// Nesting levels of delegated tasks.
@@ -62,7 +62,7 @@ pub trait Delegate: Send + Sync {
     fn answer(
         self: Arc<Self>,
         task: DelegatedTask,
-        side: ToolSide,
+        side: CallScope,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<String, String>>;
 }
@@ -91,7 +91,7 @@ impl DelegateTool {
         Arc::clone(room)
     }
 
-    async fn delegate(&self, context: &TurnContext, arguments: &Value, side: &ToolSide) -> Result<Value, String> {
+    async fn delegate(&self, context: &TurnContext, arguments: &Value, side: &CallScope) -> Result<Value, String> {
         let delegate = side.delegate.clone().ok_or("delegation is not available in this turn; do the task yourself")?;
         if side.depth >= DEPTH_MAX {
             return Err(format!("tasks can be delegated at most {DEPTH_MAX} levels deep; do this one yourself"));
@@ -108,7 +108,7 @@ impl DelegateTool {
         if wants_later && gate::delivers_later(context, &self.ports) {
             return self.run_in_background(context, delegate, delegated, goal, side).await;
         }
-        let inner = ToolSide { events: side.events.quiet(), ..side.clone() };
+        let inner = CallScope { events: side.events.quiet(), ..side.clone() };
         let _held = side.events.hold(Hold::Children);
         let result = delegate.answer(delegated, inner, side.stop.clone()).await?;
         let mut answer = json!({ "result": result });
@@ -124,7 +124,7 @@ impl DelegateTool {
         delegate: Arc<dyn Delegate>,
         delegated: DelegatedTask,
         goal: &str,
-        side: &ToolSide,
+        side: &CallScope,
     ) -> Result<Value, String> {
         let Ok(own) = self.slots_of(context).try_acquire_owned() else {
             return Err(format!(
@@ -147,7 +147,7 @@ impl DelegateTool {
         }
         // The requesting turn has ended by then, so nobody reads the events.
         let (events, _) = EventSink::channel();
-        let inner = ToolSide { events, stop: stop.clone(), ..side.clone() };
+        let inner = CallScope { events, stop: stop.clone(), ..side.clone() };
         let delegation = BackgroundDelegation {
             ports: self.ports.clone(),
             id: id.clone(),
@@ -221,7 +221,12 @@ impl Tool for DelegateTool {
         text(arguments, "goal").to_owned()
     }
 
-    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, side: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+    fn call<'c>(
+        &'c self,
+        context: &'c TurnContext,
+        arguments: Value,
+        side: &'c CallScope,
+    ) -> BoxFuture<'c, ToolResult> {
         Box::pin(async move {
             self.delegate(context, &arguments, side).await.map_or_else(ToolResult::failed, ToolResult::of)
         })

@@ -15,7 +15,7 @@ use hermes_protocol::text::one_line;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{Tool, ToolResult, ToolSide, ToolSpec, text};
+use super::{CallScope, Tool, ToolResult, ToolSpec, text};
 
 /// Longest text of one owner, in characters.
 const TEXT_CHARS_MAX: usize = 6_000;
@@ -161,7 +161,7 @@ impl Tool for MemoryTool {
         format!("{} {}", text(arguments, "action"), text(arguments, "text")).trim_end().to_owned()
     }
 
-    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, _: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, _: &'c CallScope) -> BoxFuture<'c, ToolResult> {
         Box::pin(
             async move { self.0.change(context, &arguments).await.map_or_else(ToolResult::failed, ToolResult::of) },
         )

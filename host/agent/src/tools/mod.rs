@@ -39,7 +39,7 @@ use hermes_core::nearest::nearest;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{AgentConfig, EventSink, LeftRunning, LeftSomewhere};
+use crate::{AgentConfig, BackgroundProcess, EventSink, OwnedProcess};
 use background::Processes;
 use delegate::Delegate;
 pub use hermes_core::transcript::{CallRow, StartedCall, ToolCall};
@@ -77,7 +77,7 @@ pub struct ToolSpec {
 
 /// The state of the calling turn for tools, in addition to its context.
 #[derive(Clone)]
-pub struct ToolSide {
+pub struct CallScope {
     /// Id of the turn.
     pub turn: TurnId,
     /// Session of the turn.
@@ -132,7 +132,8 @@ pub trait Tool: Send + Sync {
 
     /// Executes a call. `arguments` match the schema. Dropping the future ends all processes that the call
     /// started.
-    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, side: &'c ToolSide) -> BoxFuture<'c, ToolResult>;
+    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, side: &'c CallScope)
+    -> BoxFuture<'c, ToolResult>;
 }
 
 /// A checked call that can run.
@@ -213,13 +214,13 @@ impl Toolbox {
     }
 
     /// Returns the background processes of the context's conversation, oldest first.
-    pub fn left_running(&self, context: &TurnContext) -> Vec<LeftRunning> {
+    pub fn left_running(&self, context: &TurnContext) -> Vec<BackgroundProcess> {
         let own = self.processes.iter().flat_map(|processes| processes.of(context));
         own.filter(|process| !process.is_over()).map(|process| process.left()).collect()
     }
 
     /// Returns the background processes of all conversations, oldest first.
-    pub fn left_everywhere(&self) -> Vec<LeftSomewhere> {
+    pub fn left_everywhere(&self) -> Vec<OwnedProcess> {
         let mut all: Vec<_> = self.processes.iter().flat_map(|processes| processes.all()).collect();
         all.sort_by_key(|process| std::cmp::Reverse(process.runs_for()));
         all.iter().filter(|process| !process.is_over()).map(|process| process.left_somewhere()).collect()

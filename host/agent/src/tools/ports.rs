@@ -116,7 +116,7 @@ pub struct Followed {
 }
 
 /// A service that wakes sessions when an activity that outlives its turn has news.
-pub trait Wakes: Send + Sync {
+pub trait Wakeups: Send + Sync {
     /// Returns true if sessions can be woken.
     fn is_able(&self) -> bool;
 
@@ -139,7 +139,7 @@ pub trait Wakes: Send + Sync {
 
 /// Action of an agent on tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TaskWish {
+pub enum TaskAction {
     /// Creates a task.
     Create {
         /// Title of the task.
@@ -220,7 +220,7 @@ pub trait Tasks: Send + Sync {
     /// # Errors
     ///
     /// One sentence for the model.
-    fn act<'t>(&'t self, context: &'t TurnContext, wish: TaskWish) -> BoxFuture<'t, Result<Value, String>>;
+    fn act<'t>(&'t self, context: &'t TurnContext, wish: TaskAction) -> BoxFuture<'t, Result<Value, String>>;
 
     /// Lists background work of a helper of this turn while it runs. `stop` is cancelled when a person ends it.
     /// Returns the id of the entry, or `None` if nothing is listed.
@@ -256,7 +256,7 @@ pub struct Ports {
     /// Sender of messages.
     pub messenger: Arc<dyn Messenger>,
     /// Service that wakes sessions.
-    pub wakes: Arc<dyn Wakes>,
+    pub wakes: Arc<dyn Wakeups>,
     /// Store of tasks.
     pub tasks: Arc<dyn Tasks>,
 }
@@ -308,7 +308,7 @@ impl Messenger for NoHost {
     }
 }
 
-impl Wakes for NoHost {
+impl Wakeups for NoHost {
     fn is_able(&self) -> bool {
         false
     }
@@ -331,7 +331,7 @@ impl Wakes for NoHost {
 }
 
 impl Tasks for NoHost {
-    fn act<'t>(&'t self, _: &'t TurnContext, _: TaskWish) -> BoxFuture<'t, Result<Value, String>> {
+    fn act<'t>(&'t self, _: &'t TurnContext, _: TaskAction) -> BoxFuture<'t, Result<Value, String>> {
         Box::pin(async { Err(NO_HOST.to_owned()) })
     }
 }

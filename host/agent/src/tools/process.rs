@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::background::{self, ProcessState, Processes};
 use super::terminal::Shell;
-use super::{Tool, ToolResult, ToolSide, ToolSpec, text};
+use super::{CallScope, Tool, ToolResult, ToolSpec, text};
 use crate::AgentConfig;
 
 /// Longest wait, in seconds.
@@ -50,7 +50,7 @@ impl ProcessTool {
         })
     }
 
-    async fn act(&self, context: &TurnContext, arguments: &Value, side: &ToolSide) -> Result<Value, String> {
+    async fn act(&self, context: &TurnContext, arguments: &Value, side: &CallScope) -> Result<Value, String> {
         let id = text(arguments, "process");
         match text(arguments, "action") {
             "list" => {
@@ -89,7 +89,7 @@ impl ProcessTool {
         context: &TurnContext,
         process: &background::Process,
         written: &str,
-        side: &ToolSide,
+        side: &CallScope,
     ) -> Result<(), String> {
         let folder = self.shell.folder(context, "").unwrap_or_default();
         let command = process.shown(self.processes.ports(), 200);
@@ -176,7 +176,12 @@ impl Tool for ProcessTool {
         format!("{} {}", text(arguments, "action"), text(arguments, "process")).trim_end().to_owned()
     }
 
-    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, side: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+    fn call<'c>(
+        &'c self,
+        context: &'c TurnContext,
+        arguments: Value,
+        side: &'c CallScope,
+    ) -> BoxFuture<'c, ToolResult> {
         Box::pin(
             async move { self.act(context, &arguments, side).await.map_or_else(ToolResult::failed, ToolResult::of) },
         )

@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
 use serde_json::{Value, json};
 
-use super::{Ports, Tool, ToolResult, ToolSide, ToolSpec, text};
+use super::{CallScope, Ports, Tool, ToolResult, ToolSpec, text};
 
 /// Highest number of results.
 const HITS_MAX: u32 = 20;
@@ -59,7 +59,7 @@ impl Tool for SessionSearchTool {
         text(arguments, "query").to_owned()
     }
 
-    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, _: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, _: &'c CallScope) -> BoxFuture<'c, ToolResult> {
         Box::pin(async move { self.find(context, &arguments).await.map_or_else(ToolResult::failed, ToolResult::of) })
     }
 }

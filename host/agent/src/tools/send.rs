@@ -5,7 +5,7 @@ use hermes_core::context::TurnContext;
 use hermes_core::delivery::Target;
 use serde_json::{Value, json};
 
-use super::{Ports, Tool, ToolResult, ToolSide, ToolSpec, text};
+use super::{CallScope, Ports, Tool, ToolResult, ToolSpec, text};
 
 /// Longest text, in characters.
 const TEXT_CHARS_MAX: usize = 8_000;
@@ -62,7 +62,7 @@ impl Tool for SendMessageTool {
         format!("{}: {}", text(arguments, "target"), text(arguments, "message"))
     }
 
-    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, _: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, _: &'c CallScope) -> BoxFuture<'c, ToolResult> {
         Box::pin(async move { self.send(context, &arguments).await.map_or_else(ToolResult::failed, ToolResult::of) })
     }
 }

@@ -12,8 +12,8 @@ use hermes_core::context::TurnContext;
 use hermes_core::nearest::nearest;
 use serde_json::{Value, json};
 
-use super::ports::{TaskWish, Tasks};
-use super::{Ports, Tool, ToolResult, ToolSide, ToolSpec, gate, text};
+use super::ports::{TaskAction, Tasks};
+use super::{CallScope, Ports, Tool, ToolResult, ToolSpec, gate, text};
 
 /// Longest title, in characters.
 pub const TITLE_CHARS_MAX: usize = 200;
@@ -43,7 +43,7 @@ impl TaskTool {
 
     async fn act(&self, context: &TurnContext, arguments: &Value) -> Result<Value, String> {
         let wish = wish(arguments)?;
-        let is_new = matches!(wish, TaskWish::Create { .. } | TaskWish::Subscribe { .. });
+        let is_new = matches!(wish, TaskAction::Create { .. } | TaskAction::Subscribe { .. });
         let mut answer = self.tasks.act(context, wish).await?;
         if is_new && !context.async_delivery {
             answer["note"] = json!(gate::TASK_TELLS_NOBODY);
@@ -53,7 +53,7 @@ impl TaskTool {
 }
 
 /// Parses the action of a model and checks its required arguments.
-fn wish(arguments: &Value) -> Result<TaskWish, String> {
+fn wish(arguments: &Value) -> Result<TaskAction, String> {
     let action = text(arguments, "action");
     let given = |name: &str| arguments.get(name).is_some_and(|value| value != "");
     let said = |name: &str| text(arguments, name).trim().to_owned();
@@ -71,22 +71,22 @@ fn wish(arguments: &Value) -> Result<TaskWish, String> {
     only("all", "list")?;
     let task = || need("task", "the id of a task (see list)");
     Ok(match action {
-        "create" => TaskWish::Create {
+        "create" => TaskAction::Create {
             title: need("title", "a short name")?,
             body: said("text"),
             run: arguments["run"] == true,
             timeout: arguments["timeout_minutes"].as_u64().map(|minutes| Duration::from_secs(minutes * 60)),
         },
-        "claim" => TaskWish::Claim { task: task()? },
-        "update" => TaskWish::Update { task: task()?, note: need("text", "a progress report")? },
-        "block" => TaskWish::Block { task: task()?, why: need("text", "the reason for the wait")? },
-        "unblock" => TaskWish::Unblock { task: task()?, note: said("text") },
-        "complete" => TaskWish::Complete { task: task()?, result: need("text", "a short result")? },
-        "give_up" => TaskWish::GiveUp { task: task()?, why: need("text", "the reason")? },
-        "archive" => TaskWish::Archive { task: task()? },
-        "subscribe" => TaskWish::Subscribe { task: task()? },
-        "list" => TaskWish::List { all: arguments["all"] == true },
-        "show" => TaskWish::Show { task: task()? },
+        "claim" => TaskAction::Claim { task: task()? },
+        "update" => TaskAction::Update { task: task()?, note: need("text", "a progress report")? },
+        "block" => TaskAction::Block { task: task()?, why: need("text", "the reason for the wait")? },
+        "unblock" => TaskAction::Unblock { task: task()?, note: said("text") },
+        "complete" => TaskAction::Complete { task: task()?, result: need("text", "a short result")? },
+        "give_up" => TaskAction::GiveUp { task: task()?, why: need("text", "the reason")? },
+        "archive" => TaskAction::Archive { task: task()? },
+        "subscribe" => TaskAction::Subscribe { task: task()? },
+        "list" => TaskAction::List { all: arguments["all"] == true },
+        "show" => TaskAction::Show { task: task()? },
         other => {
             let near = nearest(other, ACTIONS).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
             return Err(format!("unknown action {other:?}{near}"));
@@ -129,7 +129,7 @@ impl Tool for TaskTool {
         what.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     }
 
-    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, _: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, _: &'c CallScope) -> BoxFuture<'c, ToolResult> {
         Box::pin(async move { self.act(context, &arguments).await.map_or_else(ToolResult::failed, ToolResult::of) })
     }
 }
@@ -146,10 +146,10 @@ mod tests {
 
     /// A task store that records the actions.
     #[derive(Default)]
-    struct Wanted(Mutex<Vec<TaskWish>>);
+    struct Wanted(Mutex<Vec<TaskAction>>);
 
     impl Tasks for Wanted {
-        fn act<'t>(&'t self, _: &'t TurnContext, wish: TaskWish) -> BoxFuture<'t, Result<Value, String>> {
+        fn act<'t>(&'t self, _: &'t TurnContext, wish: TaskAction) -> BoxFuture<'t, Result<Value, String>> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(wish);
             Box::pin(async { Ok(json!({"task": "tabc123"})) })
         }
@@ -171,7 +171,7 @@ mod tests {
             let arguments = schema::read(&arguments.to_string(), &self.tool.spec().schema).expect("it fits the schema");
             let context = TurnContext { async_delivery, ..TurnContext::default() };
             let (events, _) = EventSink::channel();
-            let side = ToolSide {
+            let side = CallScope {
                 turn: TurnId(1),
                 session: SessionId("s".to_owned()),
                 events,
@@ -183,7 +183,7 @@ mod tests {
             self.tool.call(&context, arguments, &side).await
         }
 
-        fn wanted(&self) -> Vec<TaskWish> {
+        fn wanted(&self) -> Vec<TaskAction> {
             std::mem::take(&mut self.wanted.0.lock().unwrap_or_else(PoisonError::into_inner))
         }
     }
@@ -196,30 +196,33 @@ mod tests {
         let calls = [
             (
                 json!({"action": "create", "title": " Roof ", "text": "mend it", "run": true, "timeout_minutes": 5}),
-                TaskWish::Create { title: "Roof".to_owned(), body: "mend it".to_owned(), run: true, timeout },
+                TaskAction::Create { title: "Roof".to_owned(), body: "mend it".to_owned(), run: true, timeout },
             ),
-            (json!({"action": "claim", "task": task}), TaskWish::Claim { task: task.clone() }),
+            (json!({"action": "claim", "task": task}), TaskAction::Claim { task: task.clone() }),
             (
                 json!({"action": "update", "task": task, "text": say}),
-                TaskWish::Update { task: task.clone(), note: say.clone() },
+                TaskAction::Update { task: task.clone(), note: say.clone() },
             ),
             (
                 json!({"action": "block", "task": task, "text": say}),
-                TaskWish::Block { task: task.clone(), why: say.clone() },
+                TaskAction::Block { task: task.clone(), why: say.clone() },
             ),
-            (json!({"action": "unblock", "task": task}), TaskWish::Unblock { task: task.clone(), note: String::new() }),
+            (
+                json!({"action": "unblock", "task": task}),
+                TaskAction::Unblock { task: task.clone(), note: String::new() },
+            ),
             (
                 json!({"action": "complete", "task": task, "text": say}),
-                TaskWish::Complete { task: task.clone(), result: say.clone() },
+                TaskAction::Complete { task: task.clone(), result: say.clone() },
             ),
             (
                 json!({"action": "give_up", "task": task, "text": say}),
-                TaskWish::GiveUp { task: task.clone(), why: say.clone() },
+                TaskAction::GiveUp { task: task.clone(), why: say.clone() },
             ),
-            (json!({"action": "archive", "task": task}), TaskWish::Archive { task: task.clone() }),
-            (json!({"action": "subscribe", "task": task}), TaskWish::Subscribe { task: task.clone() }),
-            (json!({"action": "list", "all": true}), TaskWish::List { all: true }),
-            (json!({"action": "show", "task": task}), TaskWish::Show { task }),
+            (json!({"action": "archive", "task": task}), TaskAction::Archive { task: task.clone() }),
+            (json!({"action": "subscribe", "task": task}), TaskAction::Subscribe { task: task.clone() }),
+            (json!({"action": "list", "all": true}), TaskAction::List { all: true }),
+            (json!({"action": "show", "task": task}), TaskAction::Show { task }),
         ];
         for (arguments, wish) in calls {
             let answer = desk.call(arguments.clone(), true).await;

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::background::{self, NewProcess, Processes, Watch};
 use super::output::OutputCapture;
-use super::{Ports, RESULT_BYTES_MAX, Tool, ToolResult, ToolSide, ToolSpec, environment, gate, group, text};
+use super::{CallScope, Ports, RESULT_BYTES_MAX, Tool, ToolResult, ToolSpec, environment, gate, group, text};
 use crate::AgentConfig;
 use crate::ask::{Answer, Approval, Ask};
 use crate::shell_policy::{self, Danger, Rules};
@@ -133,7 +133,7 @@ impl Shell {
         root: &Path,
         named: bool,
         why: &str,
-        side: &ToolSide,
+        side: &CallScope,
     ) -> Result<(), String> {
         let Some(danger) = self.judge(code, folder, root) else { return Ok(()) };
         let place = if named { format!(" (in {})", folder.display()) } else { String::new() };
@@ -153,7 +153,7 @@ impl Shell {
         folder: &Path,
         unclear: Option<&str>,
         why: &str,
-        side: &ToolSide,
+        side: &CallScope,
     ) -> Result<(), String> {
         let known = self.judge(text, folder, folder).filter(|danger| !danger.unlisted);
         let danger = match (known, unclear) {
@@ -172,7 +172,7 @@ impl Shell {
         self.judge(code, folder, folder).is_some_and(|danger| danger.kind.is_empty())
     }
 
-    async fn ask(&self, code: &str, danger: Danger, place: &str, why: &str, side: &ToolSide) -> Result<(), String> {
+    async fn ask(&self, code: &str, danger: Danger, place: &str, why: &str, side: &CallScope) -> Result<(), String> {
         let needed = format!("approval is required because {}", danger.why);
         let approval = Approval {
             kind: danger.kind,
@@ -208,7 +208,7 @@ impl TerminalTool {
         Self { shell: Shell::new(config), timeout: config.terminal_timeout, processes, ports }
     }
 
-    async fn run(&self, context: &TurnContext, arguments: &Value, side: &ToolSide) -> Result<ToolResult, String> {
+    async fn run(&self, context: &TurnContext, arguments: &Value, side: &CallScope) -> Result<ToolResult, String> {
         let code = text(arguments, "command");
         if code.trim().is_empty() {
             return Err("the command is empty".to_owned());
@@ -239,7 +239,7 @@ impl TerminalTool {
         code: &str,
         folder: &Path,
         timeout: Duration,
-        side: &ToolSide,
+        side: &CallScope,
     ) -> Result<ToolResult, String> {
         let mark = group::mark(side.turn);
         let shell = self.shell.command(context, folder, &mark);
@@ -297,7 +297,7 @@ impl TerminalTool {
         context: &TurnContext,
         arguments: &Value,
         folder: &Path,
-        side: &ToolSide,
+        side: &CallScope,
     ) -> Result<ToolResult, String> {
         let notify = arguments["notify_on_complete"] == true;
         let patterns: Vec<String> = arguments["watch_patterns"]
@@ -365,7 +365,12 @@ impl Tool for TerminalTool {
         text(arguments, "command").to_owned()
     }
 
-    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, side: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+    fn call<'c>(
+        &'c self,
+        context: &'c TurnContext,
+        arguments: Value,
+        side: &'c CallScope,
+    ) -> BoxFuture<'c, ToolResult> {
         Box::pin(async move { self.run(context, &arguments, side).await.unwrap_or_else(ToolResult::failed) })
     }
 }

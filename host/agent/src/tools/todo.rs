@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use hermes_core::context::TurnContext;
 use serde_json::{Value, json};
 
-use super::{Tool, ToolResult, ToolSide, ToolSpec};
+use super::{CallScope, Tool, ToolResult, ToolSpec};
 
 /// Entries of one list.
 const ENTRIES_MAX: usize = 50;
@@ -84,7 +84,7 @@ impl Tool for TodoTool {
         }
     }
 
-    fn call<'c>(&'c self, _: &'c TurnContext, arguments: Value, side: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+    fn call<'c>(&'c self, _: &'c TurnContext, arguments: Value, side: &'c CallScope) -> BoxFuture<'c, ToolResult> {
         Box::pin(async move {
             let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
             if arguments["todos"].is_array() {

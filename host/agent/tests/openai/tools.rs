@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hermes_agent::openai::OpenAi;
-use hermes_agent::tools::{Ledger, Ports, StartedCall, Tool, ToolResult, ToolSide, ToolSpec, Toolbox};
+use hermes_agent::tools::{CallScope, Ledger, Ports, StartedCall, Tool, ToolResult, ToolSpec, Toolbox};
 use hermes_agent::{AgentRuntime, EventSink, Message, Role, TurnOutcome, TurnRequest};
 use hermes_core::context::TurnContext;
 use hermes_core::ids::TurnId;
@@ -67,7 +67,7 @@ impl Tool for Say {
         arguments["words"].as_str().unwrap_or_default().to_owned()
     }
 
-    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, _: &'c ToolSide) -> BoxFuture<'c, ToolResult> {
+    fn call<'c>(&'c self, context: &'c TurnContext, arguments: Value, _: &'c CallScope) -> BoxFuture<'c, ToolResult> {
         Box::pin(async move {
             if arguments["hang"] == true {
                 return std::future::pending().await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hermes_agent::EventSink;
 use hermes_agent::tools::delegate::{BACKGROUND_PER_OWNER_MAX, DelegateTool, HELPERS_MAX};
-use hermes_agent::tools::{Ports, Tool, ToolSide};
+use hermes_agent::tools::{CallScope, Ports, Tool};
 use hermes_core::context::{Binding, TurnContext};
 use hermes_protocol::Capabilities;
 use serde_json::{Value, json};
@@ -143,7 +143,7 @@ async fn a_helper_that_is_ended_ends_those_that_it_has_and_only_its_own_end_is_t
     let later = json!({"goal": "x", "background": true});
     let first = call_of(&tool, later.clone(), &side).await;
     assert_eq!(first["task"], "t0", "one id for whoever ends it and whoever hears of it: {first}");
-    let inner = ToolSide { depth: 1, stop: listed.stop_of(0), ..side.clone() };
+    let inner = CallScope { depth: 1, stop: listed.stop_of(0), ..side.clone() };
     call_of(&tool, later.clone(), &inner).await;
     let beside = call_of(&tool, later, &side).await;
     assert_eq!(beside["task"], "t2");
@@ -158,7 +158,7 @@ async fn a_helper_that_is_ended_ends_those_that_it_has_and_only_its_own_end_is_t
     assert_eq!(part, Err("the sub-agent that delegated the task was stopped".to_owned()));
 }
 
-async fn call_of(tool: &DelegateTool, arguments: Value, side: &ToolSide) -> Value {
+async fn call_of(tool: &DelegateTool, arguments: Value, side: &CallScope) -> Value {
     let result = tool.call(&context("7", true), arguments, side).await;
     serde_json::from_str(&result.text).unwrap()
 }
@@ -186,7 +186,7 @@ async fn one_turn_hands_on_only_so_many_tasks_however_deep_they_stand() {
     let (sink, _events) = EventSink::channel();
     let mut side = side(sink);
     side.delegate = Some(Arc::new(Repeats));
-    let inner = ToolSide { depth: 1, ..side.clone() };
+    let inner = CallScope { depth: 1, ..side.clone() };
     for n in 0..HELPERS_MAX {
         let side = if n % 2 == 0 { &side } else { &inner };
         let result = bench.delegate.call(&context("7", false), json!({"goal": "x"}), side).await;

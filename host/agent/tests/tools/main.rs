@@ -16,10 +16,10 @@ use futures_util::future::BoxFuture;
 use hermes_agent::ask::{Answer, Ask, Verdict};
 use hermes_agent::tools::background::Processes;
 use hermes_agent::tools::delegate::{Delegate, DelegateTool, DelegatedTask};
-use hermes_agent::tools::ports::{Followed, Mask, News, TaskWish, Tasks, Wakes};
+use hermes_agent::tools::ports::{Followed, Mask, News, TaskAction, Tasks, Wakeups};
 use hermes_agent::tools::process::ProcessTool;
 use hermes_agent::tools::terminal::TerminalTool;
-use hermes_agent::tools::{Ports, Tool, ToolSide};
+use hermes_agent::tools::{CallScope, Ports, Tool};
 use hermes_agent::{AgentConfig, EventSink};
 use hermes_core::context::TurnContext;
 use hermes_core::ids::{SessionId, TurnId};
@@ -49,8 +49,8 @@ fn config(home: &Path) -> AgentConfig {
     }
 }
 
-fn side(events: EventSink) -> ToolSide {
-    ToolSide {
+fn side(events: EventSink) -> CallScope {
+    CallScope {
         turn: TurnId(1),
         session: SessionId("s".to_owned()),
         events,
@@ -144,7 +144,7 @@ impl Listed {
 }
 
 impl Tasks for Listed {
-    fn act<'t>(&'t self, _: &'t TurnContext, _: TaskWish) -> BoxFuture<'t, Result<Value, String>> {
+    fn act<'t>(&'t self, _: &'t TurnContext, _: TaskAction) -> BoxFuture<'t, Result<Value, String>> {
         Box::pin(async { Err("not here".to_owned()) })
     }
 
@@ -167,7 +167,7 @@ impl Tasks for Listed {
     }
 }
 
-impl Wakes for Told {
+impl Wakeups for Told {
     fn is_able(&self) -> bool {
         true
     }
@@ -271,7 +271,7 @@ impl Delegate for Repeats {
     fn answer(
         self: Arc<Self>,
         task: DelegatedTask,
-        _: ToolSide,
+        _: CallScope,
         _: CancellationToken,
     ) -> BoxFuture<'static, Result<String, String>> {
         Box::pin(async move { Ok(format!("{} for {}", task.task, task.context.user_id)) })
@@ -285,7 +285,7 @@ impl Delegate for NeverDone {
     fn answer(
         self: Arc<Self>,
         _: DelegatedTask,
-        _: ToolSide,
+        _: CallScope,
         _: CancellationToken,
     ) -> BoxFuture<'static, Result<String, String>> {
         Box::pin(std::future::pending())
@@ -299,7 +299,7 @@ impl Delegate for UntilStopped {
     fn answer(
         self: Arc<Self>,
         _: DelegatedTask,
-        _: ToolSide,
+        _: CallScope,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<String, String>> {
         Box::pin(async move {

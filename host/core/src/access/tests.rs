@@ -226,11 +226,11 @@ fn a_stranger_is_offered_a_code_only_directly_and_only_without_a_list() {
     let staffed = telegram(InstanceAccess { admins: set(&["1"]), ..InstanceAccess::default() });
     assert_eq!(denial(&staffed, dm(Sender::new("5"))), Denial::Stranger, "who may approve is no list of who may speak");
 
-    let ignoring = telegram(InstanceAccess { strangers: Some(Strangers::Ignore), ..InstanceAccess::default() });
+    let ignoring = telegram(InstanceAccess { strangers: Some(UnknownSenders::Ignore), ..InstanceAccess::default() });
     assert!(matches!(denial(&ignoring, dm(Sender::new("5"))), Denial::Unlisted { .. }));
     let overridden = AccessPolicy {
-        strangers: Strangers::Ignore,
-        ..telegram(InstanceAccess { strangers: Some(Strangers::Pair), ..InstanceAccess::default() })
+        strangers: UnknownSenders::Ignore,
+        ..telegram(InstanceAccess { strangers: Some(UnknownSenders::Pair), ..InstanceAccess::default() })
     };
     assert_eq!(denial(&overridden, dm(Sender::new("5"))), Denial::Stranger);
 }

@@ -17,7 +17,7 @@ fn walk(changes: impl IntoIterator<Item = AdapterChange>) -> AdapterState {
 #[test]
 fn an_adapter_starts_works_and_ends() {
     use AdapterChange::*;
-    let mut life = AdapterLife::loaded(0);
+    let mut life = TimedAdapterState::loaded(0);
     let words: Vec<&str> = [Start, Connected, Proved, Drain, lost(9), Ended]
         .into_iter()
         .enumerate()
@@ -43,7 +43,7 @@ fn only_data_takes_failures_back() {
 
 #[test]
 fn a_further_failed_try_does_not_renew_since() {
-    let mut life = AdapterLife::loaded(0);
+    let mut life = TimedAdapterState::loaded(0);
     life.apply(AdapterChange::Start, 1).unwrap();
     assert!(life.apply(lost(5), 2).unwrap());
     assert!(!life.apply(lost(9), 6).unwrap());
@@ -81,10 +81,10 @@ fn what_does_not_end_is_stuck_until_it_does() {
 
 #[test]
 fn an_impossible_arrow_leaves_the_state() {
-    let mut life = AdapterLife::loaded(3);
+    let mut life = TimedAdapterState::loaded(3);
     let impossible = life.apply(AdapterChange::Connected, 9).unwrap_err();
     assert_eq!(impossible.to_string(), "the adapter state starting does not allow Connected");
-    assert_eq!(life, AdapterLife::loaded(3));
+    assert_eq!(life, TimedAdapterState::loaded(3));
 }
 
 fn any_change() -> impl Strategy<Value = AdapterChange> {

@@ -16,7 +16,7 @@ pub struct Homes {
 
 /// Source of a home channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SaidBy {
+pub enum HomeSource {
     /// The configuration.
     Configuration,
     /// `/sethome`.
@@ -35,9 +35,9 @@ impl Homes {
     }
 
     /// Returns the home channel of an instance and its source.
-    pub fn told(&self, instance: &str) -> Option<(&Chat, SaidBy)> {
-        let configured = self.configured.get(instance).map(|chat| (chat, SaidBy::Configuration));
-        configured.or_else(|| self.set.get(instance).map(|chat| (chat, SaidBy::Chat)))
+    pub fn told(&self, instance: &str) -> Option<(&Chat, HomeSource)> {
+        let configured = self.configured.get(instance).map(|chat| (chat, HomeSource::Configuration));
+        configured.or_else(|| self.set.get(instance).map(|chat| (chat, HomeSource::Chat)))
     }
 
     /// Sets the configured home channel; `None` removes it.
@@ -80,10 +80,10 @@ mod tests {
     #[test]
     fn a_configured_home_channel_wins_over_one_that_was_set() {
         let mut homes = Homes::stored([("mail".to_owned(), Chat::dm("set"))]);
-        assert_eq!(homes.told("mail"), Some((&Chat::dm("set"), SaidBy::Chat)));
+        assert_eq!(homes.told("mail"), Some((&Chat::dm("set"), HomeSource::Chat)));
         homes.configure("mail", Some(Chat::dm("configured")));
         homes.set("mail", Some(Chat::dm("set again")));
-        assert_eq!(homes.told("mail"), Some((&Chat::dm("configured"), SaidBy::Configuration)));
+        assert_eq!(homes.told("mail"), Some((&Chat::dm("configured"), HomeSource::Configuration)));
         homes.configure("mail", None);
         assert_eq!(homes.get("mail"), Some(&Chat::dm("set again")));
         homes.set("mail", None);

@@ -11,7 +11,7 @@ const QUOTES: [char; 3] = ['"', '\'', '`'];
 
 /// A reply split into text and files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Enclosed<'t> {
+pub struct ReplyMedia<'t> {
     /// Text without the lines that name files.
     pub said: String,
     /// Files in their order.
@@ -45,8 +45,8 @@ impl<'t> FileSource<'t> {
 }
 
 /// Extracts the lines `MEDIA:<path or URL>` from a reply. Such a line inside a code block stays text.
-pub fn take_media(text: &str) -> Enclosed<'_> {
-    let mut enclosed = Enclosed { said: String::with_capacity(text.len()), ..Enclosed::default() };
+pub fn take_media(text: &str) -> ReplyMedia<'_> {
+    let mut enclosed = ReplyMedia { said: String::with_capacity(text.len()), ..ReplyMedia::default() };
     let mut in_code = false;
     for line in text.split_inclusive('\n') {
         let bare = line.trim();

@@ -10,14 +10,14 @@ const INTERVAL_MS_MAX: i64 = 10_000;
 
 /// Pace set by the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PaceRule {
+pub struct PreviewRule {
     /// Shortest time between two updates, in milliseconds.
     pub interval_ms: i64,
     /// Number of characters of a piece.
     pub chars: usize,
 }
 
-impl Default for PaceRule {
+impl Default for PreviewRule {
     fn default() -> Self {
         Self { interval_ms: limits::PREVIEW_INTERVAL_MS as i64, chars: limits::PREVIEW_CHARS }
     }
@@ -27,16 +27,16 @@ impl Default for PaceRule {
 ///
 /// The first update waits as well, so that a fast answer is sent once and complete.
 #[derive(Clone, Debug)]
-pub struct Pace {
-    rule: PaceRule,
+pub struct PreviewPace {
+    rule: PreviewRule,
     interval_ms: i64,
     shown_ms: i64,
     shown_chars: usize,
 }
 
-impl Pace {
+impl PreviewPace {
     /// Creates the schedule of a message that was not shown yet.
-    pub fn new(rule: PaceRule, now_ms: i64) -> Self {
+    pub fn new(rule: PreviewRule, now_ms: i64) -> Self {
         Self { rule, interval_ms: rule.interval_ms, shown_ms: now_ms, shown_chars: 0 }
     }
 
@@ -72,8 +72,8 @@ mod tests {
 
     use super::*;
 
-    fn pace() -> Pace {
-        Pace::new(PaceRule::default(), 1_000)
+    fn pace() -> PreviewPace {
+        PreviewPace::new(PreviewRule::default(), 1_000)
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
         fn two_pieces_are_never_closer_than_the_interval(
             interval_ms in 0i64..5_000, chars in 1usize..100, writes in proptest::collection::vec((0i64..2_000, 0usize..50), 1..60),
         ) {
-            let mut pace = Pace::new(PaceRule { interval_ms, chars }, 0);
+            let mut pace = PreviewPace::new(PreviewRule { interval_ms, chars }, 0);
             let (mut now, mut written, mut last) = (0, 0, 0);
             for (wait, more) in writes {
                 now += wait;

@@ -66,7 +66,7 @@ pub enum PartChange {
 /// An invalid transition, which is a bug of this host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the part state {} does not allow {change:?}", .state.word())]
-pub struct Impossible {
+pub struct InvalidPartChange {
     /// State of the part before the change.
     pub state: PartState,
     /// The rejected change.
@@ -78,8 +78,8 @@ impl PartState {
     ///
     /// # Errors
     ///
-    /// [`Impossible`] for an invalid transition. A settled part never changes.
-    pub fn after(self, change: PartChange) -> Result<Self, Box<Impossible>> {
+    /// [`InvalidPartChange`] for an invalid transition. A settled part never changes.
+    pub fn after(self, change: PartChange) -> Result<Self, Box<InvalidPartChange>> {
         use PartChange as Change;
         match (self, change) {
             (Self::Owed | Self::Deferred | Self::Unknown { .. }, Change::Claim { epoch, attempt }) => {
@@ -113,7 +113,7 @@ impl PartState {
                 Ok(Self::Unknown { detail: "the host ended during the attempt".to_owned() })
             }
             (state @ (Self::Owed | Self::Deferred | Self::Unknown { .. }), Change::ClaimerDied) => Ok(state),
-            (state, change) => Err(Box::new(Impossible { state, change })),
+            (state, change) => Err(Box::new(InvalidPartChange { state, change })),
         }
     }
 

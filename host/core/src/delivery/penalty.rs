@@ -7,12 +7,12 @@ use crate::limits::PENALTIES_MAX;
 /// The clock of demanded waits. All requests for a chat, including hints, wait until the waits of the chat and
 /// of its instance are over.
 #[derive(Clone, Debug, Default)]
-pub struct PenaltyClock {
+pub struct RateLimitHolds {
     instances: BTreeMap<String, i64>,
     chats: BTreeMap<(String, String), i64>,
 }
 
-impl PenaltyClock {
+impl RateLimitHolds {
     /// Creates a clock without waits.
     pub fn new() -> Self {
         Self::default()
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_chat_waits_for_itself_and_for_its_instance() {
-        let mut clock = PenaltyClock::new();
+        let mut clock = RateLimitHolds::new();
         clock.hold_chat("here", "1", 500, 0);
         assert_eq!(clock.held_until("here", "1", 100), Some(500));
         assert_eq!(clock.held_until("here", "2", 100), None);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_shorter_wait_does_not_end_a_longer_one() {
-        let mut clock = PenaltyClock::new();
+        let mut clock = RateLimitHolds::new();
         clock.hold_chat("t", "1", 500, 0);
         clock.hold_chat("t", "1", 300, 0);
         assert_eq!(clock.held_until("t", "1", 0), Some(500));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_wait_can_be_lifted_for_one_chat_and_for_all() {
-        let mut clock = PenaltyClock::new();
+        let mut clock = RateLimitHolds::new();
         clock.hold_instance("t", 900);
         clock.hold_chat("t", "1", 500, 0);
         clock.hold_chat("t", "2", 500, 0);
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn it_is_bounded_and_forgets_no_wait_for_that() {
-        let mut clock = PenaltyClock::new();
+        let mut clock = RateLimitHolds::new();
         for chat in 0..=PENALTIES_MAX {
             clock.hold_chat("t", &chat.to_string(), 500, 0);
         }
@@ -118,7 +118,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_longest_wait_counts(holds in proptest::collection::vec((0u8..3, any::<bool>(), 0i64..100), 0..30), now in 0i64..100) {
-            let mut clock = PenaltyClock::new();
+            let mut clock = RateLimitHolds::new();
             for &(chat, whole, until) in &holds {
                 if whole { clock.hold_instance("t", until) } else { clock.hold_chat("t", &chat.to_string(), until, 0) }
             }

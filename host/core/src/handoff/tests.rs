@@ -111,7 +111,7 @@ proptest! {
                     state = next;
                 }
                 Err(impossible) => {
-                    prop_assert_eq!(*impossible, Impossible { state: before, change });
+                    prop_assert_eq!(*impossible, InvalidHandoffChange { state: before, change });
                 }
             }
         }

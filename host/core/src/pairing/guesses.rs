@@ -8,7 +8,7 @@ use crate::limits;
 
 /// The purpose of a code that a sender entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guess {
+pub enum CodePurpose {
     /// Approves the request of an unknown sender.
     Approve,
     /// Uses an invitation.
@@ -17,7 +17,7 @@ pub enum Guess {
     Claim,
 }
 
-impl Guess {
+impl CodePurpose {
     const ALL: [Self; 3] = [Self::Approve, Self::Redeem, Self::Claim];
 
     /// Returns the part of the name of a count that states its kind, with a slash before and after it.
@@ -66,8 +66,8 @@ impl PairingBook {
 
     /// Removes the count whose lock ends first, where the bound of its kind is reached.
     fn make_room(&mut self, counted_as: &str) {
-        let kind = Guess::of(counted_as);
-        let alike = || self.lockouts.values().filter(|lockout| Guess::of(&lockout.instance) == kind);
+        let kind = CodePurpose::of(counted_as);
+        let alike = || self.lockouts.values().filter(|lockout| CodePurpose::of(&lockout.instance) == kind);
         if self.lockouts.contains_key(counted_as) || alike().count() < limits::GUESSERS_MAX {
             return;
         }
@@ -84,24 +84,24 @@ mod tests {
 
     #[test]
     fn a_count_is_known_by_its_name_whatever_its_sender_is_called() {
-        for guess in Guess::ALL {
+        for guess in CodePurpose::ALL {
             for sender in ["", "7", "/claim/", "/redeem/7", "a/approve/b"] {
-                assert_eq!(Guess::of(&guess.counted_as("one", sender)), Some(guess), "{sender}");
+                assert_eq!(CodePurpose::of(&guess.counted_as("one", sender)), Some(guess), "{sender}");
                 assert!(is_of(&guess.counted_as("one", sender), "one"));
                 assert!(!is_of(&guess.counted_as("one", sender), "on"));
             }
         }
-        assert_eq!(Guess::of("one"), None);
+        assert_eq!(CodePurpose::of("one"), None);
         assert!(is_of("one", "one"), "the count of an earlier version");
     }
 
     #[test]
     fn wrong_codes_of_many_senders_are_bounded_and_push_out_no_other_kind() {
         let mut book = PairingBook::default();
-        let admin = Guess::Approve.counted_as("one", "one:1");
+        let admin = CodePurpose::Approve.counted_as("one", "one:1");
         let _ = book.wrong(&admin, 0);
         for n in 0..limits::GUESSERS_MAX + 10 {
-            let _ = book.wrong(&Guess::Redeem.counted_as("one", &n.to_string()), 1);
+            let _ = book.wrong(&CodePurpose::Redeem.counted_as("one", &n.to_string()), 1);
         }
         assert_eq!(book.lockouts.len(), limits::GUESSERS_MAX + 1);
         assert!(book.lockout(&admin).is_some());

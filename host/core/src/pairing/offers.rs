@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::code::Code;
-use super::{Approval, Guess, PairingBook};
+use super::{Approval, CodePurpose, PairingBook};
 use crate::ids::SessionId;
 use crate::limits;
 
@@ -53,7 +53,7 @@ pub struct Claimant<'a> {
 impl Claimant<'_> {
     /// Returns the name under which wrong claims are counted. No instance can have this name.
     pub fn counted_as(&self) -> String {
-        Guess::Claim.counted_as(self.instance, self.user)
+        CodePurpose::Claim.counted_as(self.instance, self.user)
     }
 }
 

@@ -22,7 +22,7 @@ fn offered(book: &mut PairingBook, user: &str, now_ms: i64, seed: u8) -> Code {
 
 /// The count of the admin who approves in these tests.
 fn approver() -> String {
-    Guess::Approve.counted_as("telegram", "1")
+    CodePurpose::Approve.counted_as("telegram", "1")
 }
 
 fn is_quiet(offer: &Offer) -> bool {
@@ -307,7 +307,7 @@ fn a_strangers_own_code_is_no_wrong_invitation() {
     let own = offered(&mut book, "5", 0, 1);
     let _ = book.invite("telegram", 0, random(9)).unwrap();
     assert_eq!(book.redeem("telegram", "5", "Ada", own.expose(), 0), None);
-    assert_eq!(book.lockout(&Guess::Redeem.counted_as("telegram", "5")), None);
+    assert_eq!(book.lockout(&CodePurpose::Redeem.counted_as("telegram", "5")), None);
 }
 
 #[test]

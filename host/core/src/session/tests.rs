@@ -36,9 +36,9 @@ fn a_message_without_any_identity_opens_no_session() {
     let open = |chat: &Chat, sender: &Sender| {
         SessionKey::for_chat("main", "slack", chat, sender, KeyPolicy::default()).unwrap_err()
     };
-    assert_eq!(open(&Chat::dm("").in_thread("7"), &Sender::new("").named("Ada")), NoIdentity::Dm);
-    assert_eq!(open(&Chat::new(ChatType::Group, ""), &ada()), NoIdentity::Chat("group".into()));
-    assert_eq!(open(&Chat::new(ChatType::from("forum"), "1"), &ada()), NoIdentity::Kind("forum".into()));
+    assert_eq!(open(&Chat::dm("").in_thread("7"), &Sender::new("").named("Ada")), MissingIdentity::Dm);
+    assert_eq!(open(&Chat::new(ChatType::Group, ""), &ada()), MissingIdentity::Chat("group".into()));
+    assert_eq!(open(&Chat::new(ChatType::from("forum"), "1"), &ada()), MissingIdentity::Kind("forum".into()));
 }
 
 #[test]

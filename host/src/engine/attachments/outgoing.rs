@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_core::delivery::{Enclosed, FileSource, take_media};
+use hermes_core::delivery::{FileSource, ReplyMedia, take_media};
 use hermes_core::ids::SessionId;
 use hermes_markup::measure;
 use hermes_protocol::{AttachmentKind, Capabilities, Chat, OutMedia, Purpose};
@@ -32,7 +32,7 @@ const PLAIN_FILE: &str = "application/octet-stream";
 
 /// Extracts the files that an agent names from its reply in this session. The text names the files that cannot be sent.
 pub async fn from_reply(host: &Host, instance: &str, session: &SessionId, reply: String) -> (String, Vec<OutMedia>) {
-    let Enclosed { said: mut text, files: named, as_documents, as_voice } = take_media(&reply);
+    let ReplyMedia { said: mut text, files: named, as_documents, as_voice } = take_media(&reply);
     if named.is_empty() {
         return (text, Vec::new());
     }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use hermes_core::access::{Denial, Denied, Grants};
 use hermes_core::ids::SessionId;
-use hermes_core::pairing::{Approval, Claim, Claimant, Code, Guess, Offer, Offered, Over, PairingBook, PairingLimits};
-use hermes_core::rate::Allowance;
+use hermes_core::pairing::{
+    Approval, Claim, Claimant, Code, CodePurpose, Offer, Offered, Over, PairingBook, PairingLimits,
+};
+use hermes_core::rate::TokenBucket;
 use hermes_core::session::participant;
 use hermes_protocol::Purpose;
 use tokio::sync::oneshot;
@@ -42,7 +44,7 @@ pub struct Pairing {
     /// Unknown senders that were logged.
     told: BTreeSet<(String, String)>,
     /// The allowance of log lines about unknown senders.
-    lines: Allowance,
+    lines: TokenBucket,
 }
 
 /// Log lines about unknown senders: the burst, and the rate per second after it.
@@ -130,7 +132,7 @@ impl Pairing {
             book: PairingBook::new(bounds, open, lockouts).with_offers(offers),
             code_ms: bounds.code_ms,
             told: BTreeSet::new(),
-            lines: Allowance::new(STRANGER_LINES_BURST, STRANGER_LINES_PER_S, 0),
+            lines: TokenBucket::new(STRANGER_LINES_BURST, STRANGER_LINES_PER_S, 0),
         }
     }
 
@@ -187,7 +189,7 @@ impl Pairing {
     /// Approves a code that the operator or an admin entered.
     fn approve(&mut self, grants: &mut Grants, instance: &str, code: &str, by: &str, now_ms: i64) -> Settled {
         let approval = self.book.approve(instance, by, code, now_ms);
-        self.settle(grants, instance, approval, (by, &Guess::Approve.counted_as(instance, by)))
+        self.settle(grants, instance, approval, (by, &CodePurpose::Approve.counted_as(instance, by)))
     }
 
     /// Lists open requests and grants.
@@ -270,7 +272,7 @@ impl Dispatcher {
         let (user, name) = who(denied)?;
         let now_ms = self.host.now_ms();
         let approval = self.pairing.book.redeem(instance, user, &name, &denied.event.text, now_ms)?;
-        let counted_as = Guess::Redeem.counted_as(instance, user);
+        let counted_as = CodePurpose::Redeem.counted_as(instance, user);
         let settled = self.pairing.settle(&mut self.grants, instance, approval, (INVITATION, &counted_as));
         self.worked(settled.worked.as_deref());
         Some(match (settled.changes, settled.said) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hermes_core::delivery::SaidBy;
+use hermes_core::delivery::HomeSource;
 use hermes_core::ids::SessionId;
 use hermes_protocol::Chat;
 
@@ -139,7 +139,7 @@ impl Dispatcher {
         if chat.thread.is_some() && chat.thread == event.message_id {
             (chat.thread, chat.thread_name) = (None, None);
         }
-        let former = self.homes.told(&instance).filter(|(_, by)| *by == SaidBy::Chat).map(|(chat, _)| chat.clone());
+        let former = self.homes.told(&instance).filter(|(_, by)| *by == HomeSource::Chat).map(|(chat, _)| chat.clone());
         let (words, change) = match args.trim() {
             "" => {
                 let row = HomeChannelRow {

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use hermes_core::access::{Tier, speaks_as_channel};
-use hermes_core::rate::{BotTurn, Pace, RateLimits};
+use hermes_core::rate::{BotDecision, RateDecision, RateLimits};
 use hermes_core::session::participant;
 use hermes_protocol::Event;
 
@@ -50,8 +50,8 @@ impl Dispatcher {
         let user = participant(&arrived.event.get().sender).unwrap_or_default().to_owned();
         let now_ms = self.host.now_ms();
         match self.rates.take(limits, &arrived.instance, &user, &found.session.0, now_ms) {
-            Pace::Free => Heard::Gone(Box::new(arrived)),
-            Pace::Limited { per_minute, wait_ms, tell } => {
+            RateDecision::Free => Heard::Gone(Box::new(arrived)),
+            RateDecision::Limited { per_minute, wait_ms, tell } => {
                 self.host.counts.limited.fetch_add(1, Ordering::Relaxed);
                 if !tell {
                     self.note(Note::Drop { id: arrived.id, why: "too many messages", permit: arrived.permit });
@@ -78,8 +78,8 @@ impl Dispatcher {
         let max = self.host.live().config.limits.bot_messages_max;
         let chat = chat_name(&arrived);
         match self.bots.bot(max, &arrived.instance, &chat, self.host.now_ms()) {
-            BotTurn::Answer => Heard::Gone(Box::new(arrived)),
-            BotTurn::Silence { first } => {
+            BotDecision::Answer => Heard::Gone(Box::new(arrived)),
+            BotDecision::Silence { first } => {
                 self.host.counts.limited.fetch_add(1, Ordering::Relaxed);
                 if first {
                     let instance = &arrived.instance;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hermes_core::adapter::AdapterState;
-use hermes_core::rate::Allowance;
+use hermes_core::rate::TokenBucket;
 
 /// Lines that one instance may cause at once. An adapter may report its link at any rate.
 const LINES_BURST: u32 = 32;
@@ -20,7 +20,7 @@ pub(super) struct StateLog {
 struct Logged {
     word: &'static str,
     reason: Option<String>,
-    lines: Allowance,
+    lines: TokenBucket,
 }
 
 impl StateLog {
@@ -32,7 +32,7 @@ impl StateLog {
         let known = self.instances.entry(Arc::clone(instance)).or_insert_with(|| Logged {
             word: "",
             reason: None,
-            lines: Allowance::new(LINES_BURST, LINES_PER_S, now_ms),
+            lines: TokenBucket::new(LINES_BURST, LINES_PER_S, now_ms),
         });
         if known.word == word && known.reason.as_deref() == reason {
             return false;

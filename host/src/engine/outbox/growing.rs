@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hermes_core::delivery::{Pace, PaceRule, preview};
+use hermes_core::delivery::{PreviewPace, PreviewRule, preview};
 use hermes_core::ids::DeliveryId;
 use hermes_protocol::{Chat, Outgoing, Purpose, RefusalKind, SendOutcome, SentMessage, WaitScope};
 
@@ -109,7 +109,7 @@ fn cut(text: &str) -> String {
 pub(super) struct Grown {
     text: Arc<Growing>,
     chat: Chat,
-    pace: Pace,
+    pace: PreviewPace,
     at: At,
     /// The text on the platform, as far as it is certain.
     shown: Option<String>,
@@ -132,8 +132,8 @@ enum At {
 pub(super) type GrowingMessages = BTreeMap<DeliveryId, Grown>;
 
 impl Grown {
-    fn new(text: Arc<Growing>, at: At, rule: PaceRule, now_ms: i64) -> Self {
-        Self { chat: text.chat.clone(), text, pace: Pace::new(rule, now_ms), at, shown: None }
+    fn new(text: Arc<Growing>, at: At, rule: PreviewRule, now_ms: i64) -> Self {
+        Self { chat: text.chat.clone(), text, pace: PreviewPace::new(rule, now_ms), at, shown: None }
     }
 
     /// Returns the time of the next edit; `None`: nothing is to be shown.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hermes_core::delivery::PenaltyClock;
+use hermes_core::delivery::RateLimitHolds;
 use hermes_core::limits::WAIT_TOLD_MS_MAX;
 use tokio::time::Instant;
 
@@ -31,7 +31,7 @@ impl AllHolds {
     pub fn lift_all(&self) {
         self.locked().values().for_each(|holds| {
             holds.reached();
-            holds.locked(PenaltyClock::lift_all);
+            holds.locked(RateLimitHolds::lift_all);
         });
     }
 
@@ -53,7 +53,7 @@ impl AllHolds {
 /// The waits of one instance.
 #[derive(Debug, Default)]
 pub struct Holds {
-    clock: Mutex<PenaltyClock>,
+    clock: Mutex<RateLimitHolds>,
     hints: Mutex<HintBudget>,
     held: AtomicU64,
     /// The end of the pause after a send did not reach the platform, in milliseconds since the Unix epoch; 0: no pause.
@@ -124,7 +124,7 @@ impl Holds {
         self.held.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn locked<T>(&self, work: impl FnOnce(&mut PenaltyClock) -> T) -> T {
+    fn locked<T>(&self, work: impl FnOnce(&mut RateLimitHolds) -> T) -> T {
         work(&mut self.clock.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hermes_core::limits::{KV_BURST_BYTES, KV_BYTES_PER_S};
-use hermes_core::rate::Allowance;
+use hermes_core::rate::TokenBucket;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::engine::timer::Timer;
@@ -24,7 +24,7 @@ pub(crate) struct ValueWrites {
 }
 
 /// The allowance of one instance, held by the current write.
-type Writes = Arc<tokio::sync::Mutex<Allowance>>;
+type Writes = Arc<tokio::sync::Mutex<TokenBucket>>;
 
 impl ValueWrites {
     pub(crate) fn new(clock: Arc<dyn Timer>) -> Self {
@@ -32,7 +32,7 @@ impl ValueWrites {
     }
 
     /// Waits for the slot of a write of `bytes` bytes, in the order of the calls. The slot ends with the guard.
-    pub(crate) async fn turn(&self, instance: &Arc<str>, bytes: usize) -> OwnedMutexGuard<Allowance> {
+    pub(crate) async fn turn(&self, instance: &Arc<str>, bytes: usize) -> OwnedMutexGuard<TokenBucket> {
         let mut allowance = self.of(instance).lock_owned().await;
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(WRITE_BYTES);
         let wait_ms = allowance.borrow(bytes, self.clock.now_ms());
@@ -45,7 +45,7 @@ impl ValueWrites {
     fn of(&self, instance: &Arc<str>) -> Writes {
         let mut instances = self.instances.lock().unwrap_or_else(PoisonError::into_inner);
         let full =
-            || Arc::new(tokio::sync::Mutex::new(Allowance::new(KV_BURST_BYTES, KV_BYTES_PER_S, self.clock.now_ms())));
+            || Arc::new(tokio::sync::Mutex::new(TokenBucket::new(KV_BURST_BYTES, KV_BYTES_PER_S, self.clock.now_ms())));
         Arc::clone(instances.entry(Arc::clone(instance)).or_insert_with(full))
     }
 }

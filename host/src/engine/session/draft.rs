@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_core::delivery::{Pace, PaceRule, silence};
+use hermes_core::delivery::{PreviewPace, PreviewRule, silence};
 use hermes_core::ids::TurnId;
 use hermes_protocol::{Purpose, StreamKind};
 use tokio::time::Instant;
@@ -30,10 +30,10 @@ use hermes_store::{NewDelivery, NewPart, OwedDelivery, TurnEnd, interrupted};
 /// The visible part of an unfinished answer.
 pub struct Draft {
     adapter: AdapterHandle,
-    rule: PaceRule,
+    rule: PreviewRule,
     began: Instant,
     /// The pace at which the next message begins to be shown.
-    pace: Pace,
+    pace: PreviewPace,
     /// The offset at which the message begins in the turn's text, in bytes.
     from: usize,
     /// Characters of the message so far.
@@ -67,7 +67,7 @@ impl Draft {
             adapter,
             rule,
             began: Instant::now(),
-            pace: Pace::new(rule, 0),
+            pace: PreviewPace::new(rule, 0),
             from: 0,
             chars: 0,
             message: None,
@@ -86,7 +86,7 @@ impl Draft {
     /// Adds text of the turn.
     pub fn heard_text(&mut self, text: &str) {
         if self.chars == 0 {
-            self.pace = Pace::new(self.rule, self.now_ms());
+            self.pace = PreviewPace::new(self.rule, self.now_ms());
         }
         self.chars += text.chars().count();
         if let Some(unsent) = &self.unsent {
@@ -173,7 +173,7 @@ impl Draft {
         }
         self.from = end;
         self.chars = said[end..].chars().count();
-        self.pace = Pace::new(self.rule, self.now_ms());
+        self.pace = PreviewPace::new(self.rule, self.now_ms());
         if let Some(unsent) = &self.unsent {
             unsent.begin_anew(&said[end..]);
         }

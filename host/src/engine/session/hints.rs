@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hermes_core::delivery::{Pace, PaceRule};
+use hermes_core::delivery::{PreviewPace, PreviewRule};
 use hermes_core::ids::InboxId;
 use hermes_protocol::{CallError, Chat, DraftCall, TurnEvent, TurnEventCall, TypingCall, method};
 use tokio::sync::Notify;
@@ -148,7 +148,7 @@ struct UnsentText {
 
 impl Unsent {
     /// Shows drafts in `chat` at this pace.
-    pub fn start(line: HintLine, chat: Chat, rule: PaceRule) -> Self {
+    pub fn start(line: HintLine, chat: Chat, rule: PreviewRule) -> Self {
         let (shared, ended) = (Arc::<UnsentText>::default(), CancellationToken::new());
         tokio::spawn(show_drafts(line, chat, rule, Arc::clone(&shared), ended.clone()));
         Self { shared, _on: ended.drop_guard() }
@@ -195,10 +195,10 @@ impl UnsentText {
     }
 }
 
-async fn show_drafts(line: HintLine, chat: Chat, rule: PaceRule, shared: Arc<UnsentText>, ended: CancellationToken) {
+async fn show_drafts(line: HintLine, chat: Chat, rule: PreviewRule, shared: Arc<UnsentText>, ended: CancellationToken) {
     let began = Instant::now();
     let now_ms = || i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
-    let mut pace = Pace::new(rule, 0);
+    let mut pace = PreviewPace::new(rule, 0);
     let mut shown = String::new();
     loop {
         let (text, chars) = shared.read();

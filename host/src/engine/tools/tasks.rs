@@ -1,7 +1,7 @@
 //! Tasks, for an agent: limited to the requester's own.
 
 use futures_util::future::BoxFuture;
-use hermes_agent::tools::ports::{TaskWish, Tasks};
+use hermes_agent::tools::ports::{TaskAction, Tasks};
 use hermes_core::context::TurnContext;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -10,7 +10,7 @@ use super::Lent;
 use crate::engine::background::tasks::{act, helpers};
 
 impl Tasks for Lent {
-    fn act<'t>(&'t self, context: &'t TurnContext, wish: TaskWish) -> BoxFuture<'t, Result<Value, String>> {
+    fn act<'t>(&'t self, context: &'t TurnContext, wish: TaskAction) -> BoxFuture<'t, Result<Value, String>> {
         Box::pin(async move { act::act(&self.host()?, context, wish).await })
     }
 

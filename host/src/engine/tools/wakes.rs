@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use hermes_agent::tools::output::bounded;
-use hermes_agent::tools::ports::{Followed, News, Wakes};
+use hermes_agent::tools::ports::{Followed, News, Wakeups};
 use hermes_core::context::TurnContext;
 use hermes_protocol::Sender;
 
@@ -16,7 +16,7 @@ use hermes_store::{NewWatch, WatchTold};
 /// The longest stored description of the work, in bytes.
 const WHAT_BYTES_MAX: usize = 300;
 
-impl Wakes for Lent {
+impl Wakeups for Lent {
     fn is_able(&self) -> bool {
         self.host().is_ok()
     }

@@ -37,7 +37,7 @@ fn a_run_that_crashed_belongs_to_whoever_claims_it_and_none_of_their_turns_is_it
     office.world.start();
     office.opens();
     office.world.chat("7").hears(3);
-    assert_eq!(office.act(&dm, "7", TaskWish::Claim { task: task.clone() }), format!("{task} running"));
+    assert_eq!(office.act(&dm, "7", TaskAction::Claim { task: task.clone() }), format!("{task} running"));
     office.world.settled();
     assert_eq!(office.state(&task), "running", "the turn that claimed it has not done it");
     office.world.chat("7").says("hang on");
@@ -63,11 +63,11 @@ fn a_run_that_crashed_belongs_to_whoever_claims_it_and_none_of_their_turns_is_it
 fn a_run_that_is_taken_from_the_host_with_the_tool_is_stopped() {
     let office = Office::new();
     let dm = Chat::dm("7");
-    type Take = fn(String, String) -> TaskWish;
+    type Take = fn(String, String) -> TaskAction;
     let takes: [(Take, &str); 3] = [
-        (|task, why| TaskWish::GiveUp { task, why }, "gave_up"),
-        (|task, result| TaskWish::Complete { task, result }, "completed"),
-        (|task, why| TaskWish::Block { task, why }, "blocked"),
+        (|task, why| TaskAction::GiveUp { task, why }, "gave_up"),
+        (|task, result| TaskAction::Complete { task, result }, "completed"),
+        (|task, why| TaskAction::Block { task, why }, "blocked"),
     ];
     for (take, state) in takes {
         let task = run(&office, "hang on");
@@ -82,8 +82,8 @@ fn a_run_that_is_taken_from_the_host_with_the_tool_is_stopped() {
 fn a_run_that_is_given_up_in_the_turn_that_made_it_does_not_go_on() {
     let office = Office::new();
     let wishes = [
-        TaskWish::Create { title: "hang on".to_owned(), body: String::new(), run: true, timeout: None },
-        TaskWish::GiveUp { task: "t".to_owned(), why: "on second thoughts".to_owned() },
+        TaskAction::Create { title: "hang on".to_owned(), body: String::new(), run: true, timeout: None },
+        TaskAction::GiveUp { task: "t".to_owned(), why: "on second thoughts".to_owned() },
     ];
     office.clerk.wishes.lock().unwrap().extend(wishes);
     let talk = office.world.chat("7");
@@ -97,8 +97,8 @@ fn a_run_that_is_given_up_in_the_turn_that_made_it_does_not_go_on() {
 fn a_run_that_ends_itself_wakes_whoever_made_it() {
     let office = Office::new();
     let wishes = [
-        TaskWish::Create { title: "act".to_owned(), body: String::new(), run: true, timeout: None },
-        TaskWish::Complete { task: "t".to_owned(), result: "forty-two".to_owned() },
+        TaskAction::Create { title: "act".to_owned(), body: String::new(), run: true, timeout: None },
+        TaskAction::Complete { task: "t".to_owned(), result: "forty-two".to_owned() },
     ];
     office.clerk.wishes.lock().unwrap().extend(wishes);
     let talk = office.world.chat("7");
@@ -122,8 +122,8 @@ fn a_run_asks_nobody_and_says_nothing_but_its_end() {
     assert!(why.contains("there is no user to ask"), "{why}");
 }
 
-fn wish(title: &str) -> TaskWish {
-    TaskWish::Create { title: title.to_owned(), body: String::new(), run: true, timeout: None }
+fn wish(title: &str) -> TaskAction {
+    TaskAction::Create { title: title.to_owned(), body: String::new(), run: true, timeout: None }
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn the_end_of_a_task_is_told_once_in_a_chat_whatever_became_of_its_conversations
     let talk = office.world.chat("7");
     talk.says("/new");
     let before = talk.hears(2).len();
-    office.act(&dm, "7", TaskWish::Subscribe { task: task.clone() });
+    office.act(&dm, "7", TaskAction::Subscribe { task: task.clone() });
     let by = operator();
     office
         .world
@@ -253,7 +253,7 @@ fn too_many_open_tasks_are_not_said_to_run() {
     office.create(&dm, "7", false);
     let maker = office.heard()[0].0.clone();
     let lent = office.clerk.ports.borrow().clone().unwrap();
-    let make = || TaskWish::Create { title: "more".to_owned(), body: String::new(), run: false, timeout: None };
+    let make = || TaskAction::Create { title: "more".to_owned(), body: String::new(), run: false, timeout: None };
     while office.world.block_on(lent.tasks.act(&maker, make())).is_ok() {}
     let full = office.world.block_on(lent.tasks.act(&maker, wish("run"))).unwrap_err();
     assert_eq!(full, "there are already 100 tasks that have not ended; end or archive some first");

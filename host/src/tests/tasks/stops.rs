@@ -94,7 +94,7 @@ impl Road {
             }
             Self::Tool | Self::ToolElsewhere => {
                 let why = "enough".to_owned();
-                let said = office.act(&chat, "7", TaskWish::GiveUp { task: name.to_owned(), why });
+                let said = office.act(&chat, "7", TaskAction::GiveUp { task: name.to_owned(), why });
                 assert_eq!(said, format!("{name} gave_up"));
             }
             Self::CommandLine => {
@@ -141,7 +141,8 @@ fn who_hears_of_the_end_of_a_run_does_not_depend_on_what_it_was_called_by() {
             }
             let office = Office::new();
             let dm = Chat::dm("7");
-            let wish = TaskWish::Create { title: "hang on".to_owned(), body: String::new(), run: true, timeout: None };
+            let wish =
+                TaskAction::Create { title: "hang on".to_owned(), body: String::new(), run: true, timeout: None };
             let task = office.act(&dm, "7", wish).split(' ').next().unwrap().to_owned();
             office.world.until("its turn runs", || (office.heard().len() == 2).then_some(()));
             let turn = office.world.host().working.of(Some("fake:7")).pop().unwrap().turn.to_string();
@@ -221,7 +222,7 @@ fn what_nobody_could_end_does_not_begin() {
     let dm = Chat::dm("7");
     office.create(&dm, "7", false);
     let maker = office.heard()[0].0.clone();
-    let make = || TaskWish::Create { title: "more".to_owned(), body: String::new(), run: false, timeout: None };
+    let make = || TaskAction::Create { title: "more".to_owned(), body: String::new(), run: false, timeout: None };
     while office.world.block_on(office.lent().tasks.act(&maker, make())).is_ok() {}
     let began = office.world.block_on(office.lent().tasks.began(&maker, "count", CancellationToken::new()));
     assert!(began.unwrap_err().starts_with("there are already 100 tasks"));
@@ -242,7 +243,7 @@ fn a_bare_stop_says_how_it_is_used_and_the_beginning_of_an_id_is_enough() {
     assert_eq!(talk.hears(4)[3], format!("Given up: `{} count the stars`.", helper.task));
     let session = office.heard()[0].0.session_id.clone().unwrap();
     for id in ["p1ab", "p1ac", "p2"] {
-        let left = LeftRunning { id: id.to_owned(), command: "sleep 9".to_owned(), runs_for: Default::default() };
+        let left = BackgroundProcess { id: id.to_owned(), command: "sleep 9".to_owned(), runs_for: Default::default() };
         office.clerk.left.lock().unwrap().push((session.clone(), left));
     }
     talk.says("/agents stop p1a");
@@ -264,7 +265,7 @@ fn a_stop_where_no_turn_runs_says_what_does() {
     let helper = office.hands_on(&Chat::dm("7"), "7", "count the stars");
     let session = office.heard()[0].0.session_id.clone().unwrap();
     for id in ["p1", "p2"] {
-        let left = LeftRunning { id: id.to_owned(), command: "sleep 9".to_owned(), runs_for: Default::default() };
+        let left = BackgroundProcess { id: id.to_owned(), command: "sleep 9".to_owned(), runs_for: Default::default() };
         office.clerk.left.lock().unwrap().push((session.clone(), left));
     }
     talk.says("/background hang on");
@@ -289,7 +290,7 @@ fn the_operator_sees_commands_in_the_background_with_their_conversation_and_sinc
     let command = format!("echo {} `x`", "y".repeat(200));
     for (id, minutes) in [("p1ab", 2), ("p1ac", 1)] {
         let runs_for = std::time::Duration::from_secs(60 * minutes);
-        let left = LeftRunning { id: id.to_owned(), command: command.clone(), runs_for };
+        let left = BackgroundProcess { id: id.to_owned(), command: command.clone(), runs_for };
         office.clerk.left.lock().unwrap().push((SessionId("s1".to_owned()), left));
     }
     let host = office.world.host();

@@ -172,7 +172,7 @@ pub enum Stepped {
     /// Several ids have this prefix.
     Ambiguous(Vec<String>),
     /// The transition is invalid; the reason and the unchanged task.
-    Impossible(String, Box<TaskRow>),
+    Invalid(String, Box<TaskRow>),
 }
 
 /// Result of a lookup.

@@ -133,7 +133,7 @@ async fn an_arrow_that_does_not_exist_changes_nothing() {
     made(&store, new("t1")).await;
     step(&store, "t1", TaskChange::Claimed { epoch }).await;
     let again = step_as(&store, seven(), "t1", TaskChange::Claimed { epoch }, "").await;
-    let Stepped::Impossible(why, row) = again else { panic!("{again:?}") };
+    let Stepped::Invalid(why, row) = again else { panic!("{again:?}") };
     assert_eq!((why.as_str(), row.state.word()), ("a task that is running cannot be claimed", "running"));
     assert_eq!(row.worker, Some(session_id(2)));
     let FoundTask::Task(_, events) = store.task(seven(), "t1").await.unwrap() else { panic!() };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::tools::ports::TaskWish;
+use hermes_agent::tools::ports::TaskAction;
 use hermes_core::context::TurnContext;
 use hermes_core::delivery::strip_control;
 use hermes_core::ids::SessionId;
@@ -28,23 +28,23 @@ const LISTED_MAX: u32 = 50;
 /// # Errors
 ///
 /// One sentence for the model.
-pub async fn act(host: &Arc<Host>, context: &TurnContext, wish: TaskWish) -> Result<Value, String> {
+pub async fn act(host: &Arc<Host>, context: &TurnContext, wish: TaskAction) -> Result<Value, String> {
     let by =
         By { viewer: viewer(context), key: Some(context.session_key.clone()), session: context.session_id.clone() };
     let (task, change, said) = match wish {
-        TaskWish::Create { title, body, run, timeout } => {
+        TaskAction::Create { title, body, run, timeout } => {
             return create(host, context, title, body, run, timeout).await;
         }
-        TaskWish::List { all } => return list(host, by.viewer, all).await,
-        TaskWish::Show { task } => return show(host, by.viewer, &task).await,
-        TaskWish::Subscribe { task } => return subscribe(host, context, by.viewer, &task).await,
-        TaskWish::Claim { task } => (task, TaskChange::Claimed { epoch: host.epoch }, String::new()),
-        TaskWish::Update { task, note } => (task, TaskChange::Noted, note),
-        TaskWish::Block { task, why } => (task, TaskChange::Blocked { why: plain(host, &why) }, why),
-        TaskWish::Unblock { task, note } => (task, TaskChange::Unblocked, note),
-        TaskWish::Complete { task, result } => (task, TaskChange::Completed { result: plain(host, &result) }, result),
-        TaskWish::GiveUp { task, why } => (task, TaskChange::GaveUp { why: plain(host, &why) }, why),
-        TaskWish::Archive { task } => (task, TaskChange::Archived, String::new()),
+        TaskAction::List { all } => return list(host, by.viewer, all).await,
+        TaskAction::Show { task } => return show(host, by.viewer, &task).await,
+        TaskAction::Subscribe { task } => return subscribe(host, context, by.viewer, &task).await,
+        TaskAction::Claim { task } => (task, TaskChange::Claimed { epoch: host.epoch }, String::new()),
+        TaskAction::Update { task, note } => (task, TaskChange::Noted, note),
+        TaskAction::Block { task, why } => (task, TaskChange::Blocked { why: plain(host, &why) }, why),
+        TaskAction::Unblock { task, note } => (task, TaskChange::Unblocked, note),
+        TaskAction::Complete { task, result } => (task, TaskChange::Completed { result: plain(host, &result) }, result),
+        TaskAction::GiveUp { task, why } => (task, TaskChange::GaveUp { why: plain(host, &why) }, why),
+        TaskAction::Archive { task } => (task, TaskChange::Archived, String::new()),
     };
     let row = change_one(host, &by, &task, change, &said).await?;
     Ok(words::short(&row))
@@ -90,7 +90,7 @@ pub async fn change_one(
         }
         Stepped::Unknown(near) => Err(no_such(task, near.as_deref())),
         Stepped::Ambiguous(ids) => Err(several(task, &ids)),
-        Stepped::Impossible(why, row) => Err(format!("{} stays {}: {why}", row.id, row.state.spelled())),
+        Stepped::Invalid(why, row) => Err(format!("{} stays {}: {why}", row.id, row.state.spelled())),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::LeftRunning;
+use hermes_agent::BackgroundProcess;
 use hermes_core::context::TurnContext;
 use hermes_core::ids::SessionId;
 use hermes_core::session::is_dm;
@@ -204,7 +204,7 @@ async fn listed(
     host: Arc<Host>,
     works: Vec<Work>,
     here: SessionId,
-    left: Vec<LeftRunning>,
+    left: Vec<BackgroundProcess>,
     viewer: Viewer,
 ) -> (String, Vec<Change>) {
     let tasks = match host.store.tasks(viewer, false, 100).await {
@@ -255,7 +255,7 @@ fn turn_line(work: &Work, here: &SessionId, now_ms: i64) -> String {
     format!("- {}: `{}` ({where_it_is}, {minutes} min)", work.turn, work.asked)
 }
 
-fn process_line(host: &Host, left: &LeftRunning) -> String {
+fn process_line(host: &Host, left: &BackgroundProcess) -> String {
     let command = beginning(&host.live().masker.mask(left.command.as_str()));
     format!("- {}: `{command}` ({} min)", left.id, left.runs_for.as_secs() / 60)
 }
