@@ -19,14 +19,15 @@ use crate::engine::context::compose;
 use crate::engine::dispatcher::pairing::{OPERATOR, PairingCall, PairingChange, greet};
 use crate::engine::handoff;
 use crate::engine::messages::{Control, HostEvent};
+use crate::engine::operator::records::{find_session, read_only};
+use crate::engine::operator::tasks::{find as find_task, list as list_tasks, show as show_task};
+use crate::engine::operator::{Caller, ControlReply, ControlRequest, DeliveryInfo, ErrorKind, TaskInfo};
 use crate::engine::outbox::{Target, not_asked};
 use crate::engine::reply::transcript_copy;
 use crate::engine::runtime::Host;
 use crate::engine::targets;
 use crate::engine::targets::{Address, Destination};
-use crate::surface::control::records::{find_session, read_only};
-use crate::surface::control::tasks::{find as find_task, list as list_tasks, show as show_task};
-use crate::surface::control::{Asked, Caller, ControlReply, ControlRequest, DeliveryInfo, ErrorKind, TaskInfo};
+use crate::surface::control::Asked;
 use hermes_core::nearest::nearest;
 use hermes_store::{Change, CommandTx, DeliveryState, HandoffRow, OwedDelivery, SessionRow, StoreError, Viewer};
 

@@ -5,7 +5,7 @@
 
 use super::App;
 use super::control::{Answer, Refusal, refusal, refused, stored};
-use crate::surface::control::{ControlReply, ErrorKind};
+use crate::engine::operator::{ControlReply, ErrorKind};
 use hermes_core::text::one_line;
 use hermes_loader::AdapterStatus;
 

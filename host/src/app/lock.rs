@@ -11,7 +11,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use crate::surface::control::{Client, ControlReply, ControlRequest};
+use crate::engine::operator::{ControlReply, ControlRequest};
+use crate::surface::control::Client;
 
 /// Time for a replaced host to end, in addition to its drain.
 const REPLACE_SLACK: Duration = Duration::from_secs(10);

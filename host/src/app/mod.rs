@@ -17,7 +17,6 @@ pub(crate) mod plan;
 mod ready;
 mod reexec;
 mod reload;
-pub mod restart_notice;
 mod run_requests;
 mod signals;
 mod status;
@@ -271,7 +270,7 @@ async fn serve(
     let adapters = Adapters::start(planned.plans, services, adapter_events, planned.settings);
     let terminals = Terminals::new();
     adapters.build_in(&terminals);
-    host.set_planner(planner.clone());
+    host.set_switches(planner.clone());
     host.set_adapters(adapters.clone());
     if !alone {
         host.set_restartable(NextRun { sources: options.sources.clone(), program: options.program.clone() });

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::engine::runtime::AdapterSwitches;
 use hermes_config::mask::LogMask;
 use hermes_config::{Config, Prepared, Problems};
 use hermes_store::Loaded;
@@ -25,6 +26,12 @@ pub enum Runs {
     OnlyThoseInFolders,
     /// None: the host runs for terminals.
     Nothing,
+}
+
+impl AdapterSwitches for Planner {
+    fn switch(&self, instance: &str, on: bool) {
+        Self::switch(self, instance, on);
+    }
 }
 
 impl Planner {

@@ -15,6 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
 use super::stop::End;
+use crate::engine::runtime::NextStart;
+use futures_util::future::BoxFuture;
 use hermes_config::{Problems, Sources};
 use hermes_core::text::one_line;
 
@@ -103,6 +105,12 @@ pub enum WouldNotStart {
     },
 }
 
+impl NextStart for NextRun {
+    fn would_start(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async { Self::would_start(self).await.map_err(|why| why.to_string()) })
+    }
+}
+
 impl NextRun {
     /// Checks that the next run would start: the program executes, names its version, and accepts the configuration.
     ///
@@ -122,13 +130,13 @@ impl NextRun {
         let (ended, said, error) = self.ask(program, &[WOULD_START]).await.map_err(failed)?;
         match ended.code() {
             Some(0) if said.starts_with(NAME) => Ok(true),
-            Some(0) => Err(failed(format!("it is not the program {NAME}"))),
+            Some(0) => Err(failed(format!("it is not the program {}", NAME.trim_end()))),
             Some(USAGE) => {
                 let (ended, said, _) = self.ask(program, &["--version"]).await.map_err(failed)?;
                 if ended.success() && said.starts_with(NAME) {
                     Ok(false)
                 } else {
-                    Err(failed(format!("it is not the program {NAME}")))
+                    Err(failed(format!("it is not the program {}", NAME.trim_end())))
                 }
             }
             Some(code) if code == i32::from(CONFIG) => {

@@ -8,7 +8,7 @@ use super::App;
 use super::control::{Answer, refusal};
 use crate::engine::config_snapshot::Live;
 use crate::engine::messages::{Control, HostEvent};
-use crate::surface::control::{ControlReply, ErrorKind};
+use crate::engine::operator::{ControlReply, ErrorKind};
 use hermes_config::Problems;
 use hermes_core::text::span;
 use hermes_loader::{AdapterStatus, Begun, Outcome};

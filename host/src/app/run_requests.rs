@@ -7,8 +7,9 @@ use super::control::{Answer, refusal, refused, stored};
 use crate::engine::background::tasks;
 use crate::engine::background::tasks::act::By;
 use crate::engine::background::tasks::viewer;
-use crate::surface::control::tasks::{find as find_task, list as list_tasks, show as show_task};
-use crate::surface::control::{ControlReply, ControlRequest, ErrorKind, HitInfo, Run};
+use crate::engine::operator::tasks::{find as find_task, list as list_tasks, show as show_task};
+use crate::engine::operator::{ControlReply, ControlRequest, ErrorKind, HitInfo};
+use crate::engine::run_tokens::Run;
 
 impl App {
     /// Answers a request of a run. Its right was checked before.

@@ -10,10 +10,9 @@ use tokio::task::JoinHandle;
 
 use super::{App, RunError};
 use crate::engine::messages::{Census, Control, HostEvent};
+use crate::engine::operator::{AgentStatus, DeadChat, HostStatus, QueueStatus, SessionStatus, StatusJson};
 use crate::surface::status;
-use crate::surface::status::{
-    AgentStatus, DeadChat, HostStatus, Metrics, QueueStatus, SessionStatus, StatusJson, StatusSource,
-};
+use crate::surface::status::{Metrics, StatusSource};
 use hermes_config::Config;
 
 /// Opens the status listener if it is configured.
@@ -78,7 +77,7 @@ impl App {
             }
             status.held = census.held.get(&status.name).copied().unwrap_or_default();
             let proxy = config.own_proxy_line(&status.name);
-            status::AdapterStatus { proxy, ..status.into() }
+            crate::engine::operator::AdapterStatus { proxy, ..status.into() }
         });
         let shown = census.dead.len();
         let running = self.host.counts.turns_running.load(Ordering::Relaxed);

@@ -160,8 +160,8 @@ impl Dispatcher {
         host.show_grants(grants.clone());
         host.show_approved(approved(loaded.flags.get(APPROVED_FLAG).map(String::as_str)));
         host.choose_model(loaded.flags.get(MODEL_FLAG).cloned());
-        if let Some(flag) = crate::app::restart_notice::flag(&loaded.flags) {
-            tokio::spawn(crate::app::restart_notice::tell(Arc::clone(&host), flag.clone()));
+        if let Some(flag) = crate::engine::restart_notice::flag(&loaded.flags) {
+            tokio::spawn(crate::engine::restart_notice::tell(Arc::clone(&host), flag.clone()));
         }
         let dead = loaded.dead_targets.into_iter().map(|row| ((row.instance.clone(), row.chat.id.clone()), row));
         let dead = dead.collect();

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use futures_util::future::BoxFuture;
 use hermes_agent::AgentRuntime;
 use hermes_core::access::Grants;
 use hermes_core::delivery::Homes;
@@ -18,8 +19,6 @@ use hermes_protocol::Chat;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::app::NextRun;
-use crate::app::plan::Planner;
 use crate::engine::accounts::Accounts;
 use crate::engine::active_turns::Working;
 use crate::engine::agent_health::AgentHealth;
@@ -32,10 +31,10 @@ use crate::engine::handoff::Handoffs;
 use crate::engine::messages::{DeliveryNews, HostEvent};
 use crate::engine::outbox::AllHolds;
 use crate::engine::pairing_codes::Codes;
+use crate::engine::run_tokens::RunTokens;
 use crate::engine::session::reactions::REACTING_MAX;
 use crate::engine::timer::Timer;
 use crate::engine::undelivered::Losses;
-use crate::surface::control::RunTokens;
 use hermes_core::clock::PlatformClocks;
 use hermes_loader::{AdapterHandle, Adapters};
 use hermes_store::{NewDelivery, OwedDelivery, Store, StoreError};
@@ -112,10 +111,22 @@ pub struct Host {
     model: ArcSwapOption<String>,
     approved: ArcSwap<BTreeSet<String>>,
     /// The configuration of a restarted host; unset if the host cannot be restarted.
-    restartable: OnceLock<NextRun>,
-    planner: OnceLock<Planner>,
+    restartable: OnceLock<Box<dyn NextStart>>,
+    switches: OnceLock<Box<dyn AdapterSwitches>>,
     homes: ArcSwap<Homes>,
     adapters: OnceLock<Adapters>,
+}
+
+/// The check that precedes a restart.
+pub trait NextStart: Send + Sync {
+    /// Returns the reason if the host would not start again.
+    fn would_start(&self) -> BoxFuture<'_, Result<(), String>>;
+}
+
+/// The record of the instances that are switched off for this run of the host.
+pub trait AdapterSwitches: Send + Sync {
+    /// Records that an instance was switched on or off.
+    fn switch(&self, instance: &str, on: bool);
 }
 
 /// Figures for status; no decision depends on them.
@@ -186,7 +197,7 @@ impl Host {
             model: ArcSwapOption::empty(),
             approved: ArcSwap::default(),
             restartable: OnceLock::new(),
-            planner: OnceLock::new(),
+            switches: OnceLock::new(),
             restarting: CancellationToken::new(),
             homes: ArcSwap::default(),
             adapters: OnceLock::new(),
@@ -194,9 +205,9 @@ impl Host {
     }
 
     /// Sets, once, the configuration of a restarted host, which makes the host restartable.
-    pub fn set_restartable(&self, next: NextRun) {
+    pub fn set_restartable(&self, next: impl NextStart + 'static) {
         // As for the adapters.
-        let _ = self.restartable.set(next);
+        let _ = self.restartable.set(Box::new(next));
     }
 
     /// Returns whether the host is started again after it ends for a restart.
@@ -219,17 +230,17 @@ impl Host {
     }
 
     /// Sets, once, the record of switched-off instances.
-    pub fn set_planner(&self, planner: Planner) {
+    pub fn set_switches(&self, switches: impl AdapterSwitches + 'static) {
         // As for the adapters.
-        let _ = self.planner.set(planner);
+        let _ = self.switches.set(Box::new(switches));
     }
 
     /// Starts or stops an instance, and records that for this run of the host. `false`: there is no instance of this
     /// name.
     pub fn switch_adapter(&self, instance: &str, on: bool) -> bool {
         let Some(adapters) = self.adapters() else { return false };
-        if let Some(planner) = self.planner.get() {
-            planner.switch(instance, on);
+        if let Some(switches) = self.switches.get() {
+            switches.switch(instance, on);
         }
         if on { adapters.enable(instance) } else { adapters.disable(instance) }
     }

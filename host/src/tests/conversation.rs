@@ -178,8 +178,8 @@ fn a_stranger_is_paired_by_the_code_that_the_offer_shows() {
             answer.await.unwrap()
         })
     };
-    assert!(matches!(approve("AAAAAAAA").0, crate::surface::control::ControlReply::Error { .. }));
-    assert!(matches!(approve(&code).0, crate::surface::control::ControlReply::Done { .. }));
+    assert!(matches!(approve("AAAAAAAA").0, crate::engine::operator::ControlReply::Error { .. }));
+    assert!(matches!(approve(&code).0, crate::engine::operator::ControlReply::Done { .. }));
     chat.says("and now");
     assert_eq!(chat.hears(3)[2], "and now");
 }
@@ -200,7 +200,7 @@ fn the_name_of_a_stranger_is_one_short_line_wherever_it_is_shown() {
         world.host().tell(crate::engine::messages::HostEvent::control(call)).await;
         answer.await.unwrap()
     });
-    let crate::surface::control::ControlReply::Pairing { requests, .. } = listed else { panic!("{listed:?}") };
+    let crate::engine::operator::ControlReply::Pairing { requests, .. } = listed else { panic!("{listed:?}") };
     assert_eq!(requests.len(), 1, "an id without end is nobody's");
     let name = requests[0].name.as_deref().unwrap();
     assert!(name.starts_with("Eve]0;x (op)NNN") && name.chars().count() <= 64, "{name}");

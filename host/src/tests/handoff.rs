@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::world::{Setting, World};
 use crate::engine::handoff;
 use crate::engine::handoff::Refused;
-use crate::surface::control::{ControlReply, ErrorKind};
+use crate::engine::operator::{ControlReply, ErrorKind};
 use hermes_store::{
     Admit, Change, CommandTx, HandoffAsked, HandoffBind, HandoffRoutes, HandoffRow, NewInbox, NewMessage, NewSession,
     RouteRow, WhichHandoff,

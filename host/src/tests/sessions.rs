@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
-use crate::surface::control::records::read_only;
-use crate::surface::control::{ControlReply, ControlRequest, LINE_BYTES_MAX};
+use crate::engine::operator::records::read_only;
+use crate::engine::operator::{ControlReply, ControlRequest, LINE_BYTES_MAX};
 use hermes_store::{Change, CommandTx};
 
 /// A runtime that answers, returns its history on request, and writes the summaries of a test.

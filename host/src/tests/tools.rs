@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::world::{Setting, World};
+use crate::engine::run_tokens::Rights;
 use crate::engine::tools::{Lent, ports};
-use crate::surface::control::Rights;
 use hermes_system::rng::SystemChance;
 
 /// A runtime that calls one tool that ends and one that does not; with the history of these calls, it answers.

@@ -2,7 +2,8 @@
 
 use std::{thread, time::Instant};
 
-use hermes_host::surface::control::{Client, ControlReply, ControlRequest};
+use hermes_host::engine::operator::{ControlReply, ControlRequest};
+use hermes_host::surface::control::Client;
 use hermes_tests::{Isolation, World};
 use serde_json::json;
 

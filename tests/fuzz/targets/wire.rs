@@ -13,7 +13,7 @@ use hermes_core::{
     context::TurnContext,
     ids::{SessionId, TurnId},
 };
-use hermes_host::surface::control::{ControlReply, ControlRequest, Hello};
+use hermes_host::engine::operator::{ControlReply, ControlRequest, Hello};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;

@@ -1,8 +1,8 @@
 //! Background commands: the operator lists them with the tasks, and ends them.
 
 use crate::engine::active_turns::beginning;
+use crate::engine::operator::TaskInfo;
 use crate::engine::runtime::Host;
-use crate::surface::control::TaskInfo;
 
 /// The name of their kind among the kinds of tasks.
 const KIND: &str = "command";

@@ -10,10 +10,10 @@ use tokio::sync::oneshot;
 
 use super::Lease;
 use crate::engine::messages::{Control, HostEvent};
+use crate::engine::operator::records::find_own_session;
+use crate::engine::operator::{ControlReply, ErrorKind, HandoffInfo};
 use crate::engine::runtime::Host;
 use crate::engine::targets;
-use crate::surface::control::records::find_own_session;
-use crate::surface::control::{ControlReply, ErrorKind, HandoffInfo};
 use hermes_core::nearest::nearest;
 use hermes_core::text::one_line;
 use hermes_loader::AdapterHandle;

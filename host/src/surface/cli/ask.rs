@@ -9,7 +9,9 @@ use serde::Serialize;
 
 use super::{Context, Failure};
 use crate::app::{HostLock, LockError, held_by};
-use crate::surface::control::{Client, ClientError, ControlReply, ControlRequest, records};
+use crate::engine::operator::records;
+use crate::engine::operator::{ControlReply, ControlRequest};
+use crate::surface::control::{Client, ClientError};
 use hermes_core::text::is_shown;
 use hermes_store::Store;
 use hermes_system::clock::SystemClock;

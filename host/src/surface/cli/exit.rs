@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::surface::control::{ClientError, ErrorKind};
+use crate::engine::operator::ErrorKind;
+use crate::surface::control::ClientError;
 use hermes_config::Problems;
 
 /// The command failed.

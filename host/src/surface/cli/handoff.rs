@@ -4,7 +4,7 @@ use super::args::{HandoffArgs, HandoffCommand, Listed, OneSession};
 use super::ask::{self, print, print_json, say, unexpected};
 use super::table::{Table, ago};
 use super::{Context, FAILED, Failure, STILL_RUNNING};
-use crate::surface::control::{ControlReply, ControlRequest, HandoffInfo};
+use crate::engine::operator::{ControlReply, ControlRequest, HandoffInfo};
 use hermes_core::clock::Clock;
 use hermes_system::clock::SystemClock;
 

@@ -10,7 +10,7 @@ use super::args::{Listed, OutboxCommand, SendArgs};
 use super::ask::{self, print, print_json, say, unexpected};
 use super::table::{Table, ago};
 use super::{Context, FAILED, Failure, STILL_RUNNING};
-use crate::surface::control::{ControlReply, ControlRequest, DeliveryInfo, PartInfo};
+use crate::engine::operator::{ControlReply, ControlRequest, DeliveryInfo, PartInfo};
 use hermes_core::clock::Clock;
 use hermes_core::text::{one_line, span};
 use hermes_system::clock::SystemClock;

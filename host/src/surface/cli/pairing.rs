@@ -4,7 +4,7 @@ use super::args::PairingCommand;
 use super::ask::{print, print_json, unexpected};
 use super::table::{Table, ago};
 use super::{Context, Failure, offline};
-use crate::surface::control::{ControlReply, ControlRequest, GrantInfo, PairingInfo};
+use crate::engine::operator::{ControlReply, ControlRequest, GrantInfo, PairingInfo};
 use hermes_core::clock::Clock;
 use hermes_core::text::span;
 use hermes_system::clock::SystemClock;

@@ -8,7 +8,7 @@ use super::args::{Listed, SessionCommand};
 use super::ask::{self, print, print_json, unexpected};
 use super::table::{Table, ago};
 use super::{Context, Failure};
-use crate::surface::control::{ControlReply, ControlRequest, MessageInfo, SessionInfo};
+use crate::engine::operator::{ControlReply, ControlRequest, MessageInfo, SessionInfo};
 use hermes_core::clock::Clock;
 use hermes_core::text::{counted, one_line};
 use hermes_system::clock::SystemClock;

@@ -4,7 +4,7 @@ use super::args::{Listed, TaskCommand};
 use super::ask::{self, print, print_json, unexpected};
 use super::table::{Table, ago};
 use super::{Context, Failure};
-use crate::surface::control::{ControlReply, ControlRequest, TaskEventInfo, TaskInfo};
+use crate::engine::operator::{ControlReply, ControlRequest, TaskEventInfo, TaskInfo};
 use hermes_core::clock::Clock;
 use hermes_core::text::{counted, is_shown, one_line};
 use hermes_system::clock::SystemClock;

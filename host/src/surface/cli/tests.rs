@@ -9,8 +9,9 @@ use tokio::sync::mpsc;
 
 use super::args::{AdapterCommand, Command, OutboxCommand, SessionCommand};
 use super::*;
+use crate::engine::operator::{ControlReply, ControlRequest, ErrorKind};
 use crate::surface::control;
-use crate::surface::control::{Asked, ControlReply, ControlRequest, ErrorKind};
+use crate::surface::control::Asked;
 
 #[test]
 fn the_grammar_is_consistent() {
@@ -380,7 +381,7 @@ fn completions_know_every_command_that_is_shown_and_what_stands_behind_it() {
 
 #[test]
 fn the_status_names_what_waits_and_what_to_do() {
-    let status: crate::surface::status::StatusJson = serde_json::from_value(serde_json::json!({
+    let status: crate::engine::operator::StatusJson = serde_json::from_value(serde_json::json!({
         "host": { "version": "1.0.0", "pid": 7, "since": 0, "state": "online", "home": "/h", "epoch": 3 },
         "adapters": [
             { "name": "work", "plugin": "telegram", "version": "1.0.0", "isolation": "process", "state": "reconnecting",

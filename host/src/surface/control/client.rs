@@ -10,7 +10,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::line::{self, LineError};
-use super::{CONTROL_VERSION, ControlReply, ControlRequest, ErrorKind, Hello, SeatInfo, socket};
+use super::socket;
+use crate::engine::operator::{CONTROL_VERSION, ControlReply, ControlRequest, ErrorKind, Hello, SeatInfo};
 
 /// The token of the run to which this process belongs; unset: it belongs to none.
 static TOKEN: OnceLock<String> = OnceLock::new();

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::LINE_BYTES_MAX;
+use crate::engine::operator::LINE_BYTES_MAX;
 
 /// The reason why no line was read or written.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 //!
 //! `host.sock` in the home folder, mode 0600, one JSON object per line, a greeting first. Only the host's own user is
 //! served. A process that the host did not start acts as the operator. A process that descends from the host needs the
-//! token of a running turn, and has the rights of that run ([`peer`], [`crate::engine::run_tokens`], [`rights`]). Lines, clients and waits
+//! token of a running turn, and has the rights of that run ([`peer`], [`crate::engine::run_tokens`], [`crate::engine::operator::rights`]). Lines, clients and waits
 //! are bounded.
 //!
 //! Not in this module: the effect of a request. The pipeline gets each request as an [`Asked`].
@@ -10,21 +10,15 @@
 mod client;
 mod line;
 pub mod peer;
-pub mod records;
-pub mod rights;
 mod server;
 mod socket;
-pub mod tasks;
-mod words;
 
-pub use crate::engine::run_tokens::{Rights, Run, RunTokens, TokenLease};
 pub use client::{Client, ClientError, Seated, use_token};
 pub use line::LineError;
-pub use rights::{Caller, Identity};
 pub use server::{Answers, Seats, serve};
 pub use socket::{FILE_NAME, bind, remove};
-pub use tasks::{TaskEventInfo, TaskInfo};
-pub use words::*;
+
+use crate::engine::operator::{Caller, ControlReply, ControlRequest};
 
 #[cfg(test)]
 mod tests;

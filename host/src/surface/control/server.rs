@@ -14,10 +14,12 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore, mpsc, oneshot};
 
+use super::Asked;
 use super::line::{self, LineError};
 use super::peer::{Origin, Peer};
-use super::rights::{self, Caller, Identity};
-use super::{Asked, CONTROL_VERSION, ControlReply, ControlRequest, ErrorKind, Hello, SeatInfo};
+use crate::engine::operator::rights;
+use crate::engine::operator::rights::{Caller, Identity};
+use crate::engine::operator::{CONTROL_VERSION, ControlReply, ControlRequest, ErrorKind, Hello, SeatInfo};
 use crate::engine::run_tokens::RunTokens;
 use hermes_loader::terminal::Seat;
 

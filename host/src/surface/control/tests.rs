@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::engine::operator::{ErrorKind, LINE_BYTES_MAX};
 
 #[tokio::test]
 async fn a_request_reaches_the_host_and_its_answer_the_client() {

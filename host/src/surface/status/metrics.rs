@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
-use super::StatusJson;
+use crate::engine::operator::StatusJson;
 
 /// The most series. Updates of further ones are counted and left out.
 pub const SERIES_MAX: usize = 4_096;

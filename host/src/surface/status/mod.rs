@@ -5,8 +5,6 @@
 pub mod metrics;
 mod page;
 mod server;
-mod words;
 
 pub use metrics::Metrics;
 pub use server::{BindError, StatusSource, bind, serve};
-pub use words::*;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{AdapterStatus, AgentStatus, StatusJson};
+use crate::engine::operator::{AdapterStatus, AgentStatus, StatusJson};
 use hermes_core::text::{one_line, span};
 
 /// The style sheet, served separately so that the page needs no inline style.

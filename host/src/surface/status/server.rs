@@ -18,7 +18,8 @@ use futures_util::future::BoxFuture;
 use hermes_adapter_net::serve::{Bounds, Peer};
 use tokio::net::TcpListener;
 
-use super::{AdapterStatus, HostStatus, StatusJson, metrics, page};
+use super::{metrics, page};
+use crate::engine::operator::{AdapterStatus, HostStatus, StatusJson};
 use hermes_core::clock::Clock;
 
 /// Deadline of the host for its status.
@@ -238,7 +239,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
-    use crate::surface::status::{AgentError, Announced};
+    use crate::engine::operator::{AgentError, Announced};
 
     #[tokio::test]
     async fn the_page_shows_the_state_and_escapes_what_comes_from_outside() {

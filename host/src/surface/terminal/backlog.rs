@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{wire::Asking, wire::Wire};
-use crate::surface::control::{Client, ControlReply, ControlRequest};
+use crate::engine::operator::{ControlReply, ControlRequest};
+use crate::surface::control::Client;
 use hermes_protocol::Outgoing;
 use serde::Deserialize;
 use serde_json::json;

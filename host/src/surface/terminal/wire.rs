@@ -16,7 +16,8 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::surface::control::{Client, ClientError, SeatInfo, Seated};
+use crate::engine::operator::SeatInfo;
+use crate::surface::control::{Client, ClientError, Seated};
 use hermes_loader::frame;
 use hermes_loader::frame::{Frame, FrameKind};
 use hermes_loader::terminal::{LEAVE, Leaving};

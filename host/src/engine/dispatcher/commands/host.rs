@@ -5,9 +5,9 @@ use hermes_core::commands::{self, Parsed};
 use hermes_core::session::MAIN_PROFILE;
 
 use super::{Asked, Deed, unknown, where_is};
-use crate::app::restart_notice;
 use crate::engine::dispatcher::Dispatcher;
 use crate::engine::reply::render;
+use crate::engine::restart_notice;
 use crate::engine::session::Act;
 use hermes_core::text::echo;
 use hermes_store::Change;

@@ -8,10 +8,10 @@ use std::path::Path;
 use hermes_agent::Role;
 use serde_json::json;
 
+use crate::engine::operator::{ControlReply, ControlRequest, FullMessage, SessionDetail};
 use crate::surface::cli::ask;
 use crate::surface::cli::ask::{print, print_json, unexpected};
 use crate::surface::cli::{Context, Failure};
-use crate::surface::control::{ControlReply, ControlRequest, FullMessage, SessionDetail};
 
 /// Writes one conversation to a file or the standard output.
 pub async fn export(context: &Context, session: String, format: &str, output: Option<&Path>) -> Result<(), Failure> {

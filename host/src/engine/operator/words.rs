@@ -9,8 +9,8 @@ use std::time::Duration;
 use hermes_core::limits::HANDOFF_WAIT_MS_MAX;
 use serde::{Deserialize, Serialize};
 
+use super::StatusJson;
 use super::{TaskEventInfo, TaskInfo};
-use crate::surface::status::StatusJson;
 
 /// The version of the protocol.
 pub const CONTROL_VERSION: u32 = 1;
@@ -377,7 +377,7 @@ fn handoff_wait_ms() -> u64 {
 
 impl ControlRequest {
     /// Returns the additional deadline of this request compared with others.
-    pub(super) fn waits(&self) -> Duration {
+    pub fn waits(&self) -> Duration {
         match self {
             Self::Handoff { wait_ms, .. } => Duration::from_millis((*wait_ms).min(HANDOFF_WAIT_MS_MAX)),
             _ => Duration::ZERO,

@@ -5,9 +5,10 @@
 use hermes_core::delivery::PartState;
 use hermes_core::ids::{DeliveryId, SessionId};
 
+use super::tasks;
 use super::{
     ControlReply, ControlRequest, DeliveryInfo, ErrorKind, FullMessage, HitInfo, MessageInfo, PartInfo, SessionDetail,
-    SessionInfo, tasks,
+    SessionInfo,
 };
 use crate::engine::services::OPERATOR;
 use hermes_store::{
