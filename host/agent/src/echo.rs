@@ -24,7 +24,7 @@ use futures_util::future::BoxFuture;
 use hermes_protocol::Usage;
 use tokio_util::sync::CancellationToken;
 
-use crate::ask::{Answer, Approval, Ask};
+use crate::questions::{Answer, ApprovalRequest, TurnQuestion};
 use crate::{AgentRuntime, EventSink, Failure, Hold, Message, TurnOutcome, TurnRequest};
 
 /// First words of messages that trigger special behaviour.
@@ -117,7 +117,7 @@ enum EchoEnd {
     Panic,
     Follow,
     Helpers,
-    Ask(Ask),
+    Ask(TurnQuestion),
 }
 
 impl EchoPlan {
@@ -170,8 +170,8 @@ impl EchoPlan {
                 std::future::pending().await
             }
             EchoEnd::Follow => {
-                events.steering().await;
-                let more = format!("\n{}", input_text(&events.steered().await));
+                events.wait_for_steering().await;
+                let more = format!("\n{}", input_text(&events.take_steering().await));
                 events.chunk(&*more).await;
                 sent.push_str(&more);
                 finished(std::mem::take(sent))
@@ -201,33 +201,33 @@ fn test_word(input_text: &str) -> Option<(&str, &str)> {
 }
 
 /// Creates an approval for `action`. Its kind is its first word.
-fn approval_of(action: &str, danger: Option<&str>) -> Ask {
+fn approval_of(action: &str, danger: Option<&str>) -> TurnQuestion {
     let kind = action.split_whitespace().next().unwrap_or_default().to_owned();
     let why = "A test of the echo runtime.".to_owned();
-    Ask::Approval(Approval { kind, action: action.to_owned(), why, danger: danger.map(str::to_owned) })
+    TurnQuestion::Approval(ApprovalRequest { kind, action: action.to_owned(), why, danger: danger.map(str::to_owned) })
 }
 
 /// Parses a question and its options, separated by vertical bars.
-fn choice_of(text: &str) -> Ask {
+fn choice_of(text: &str) -> TurnQuestion {
     let mut words = text.split('|').map(|word| word.trim().to_owned());
     let question = words.next().unwrap_or_default();
     let mut options: Vec<String> = words.collect();
     let free = options.last().is_some_and(|last| last == "+");
     options.truncate(options.len() - usize::from(free));
-    Ask::Choice { question, options, free }
+    TurnQuestion::Choice { question, options, free }
 }
 
 /// Formats the answer to a question.
-fn answer_text(ask: &Ask, answer: Answer) -> String {
+fn answer_text(ask: &TurnQuestion, answer: Answer) -> String {
     match (answer, ask) {
         (Answer::Approved(verdict), _) => format!("approved: {}", verdict.as_str()),
         (Answer::Denied { why: None }, _) => "denied".to_owned(),
         (Answer::Denied { why: Some(why) }, _) => format!("denied: {why}"),
-        (Answer::Chosen(number), Ask::Choice { options, .. }) => {
+        (Answer::Chosen(number), TurnQuestion::Choice { options, .. }) => {
             format!("chosen: {}", options.get(number).map(String::as_str).unwrap_or_default())
         }
-        (Answer::Chosen(number), Ask::Approval(_)) => format!("chosen: {number}"),
-        (Answer::Said(words), _) => format!("said: {words}"),
+        (Answer::Chosen(number), TurnQuestion::Approval(_)) => format!("chosen: {number}"),
+        (Answer::Text(words), _) => format!("said: {words}"),
         (Answer::Unanswered, _) => "unanswered".to_owned(),
         (Answer::Gone, _) => "gone".to_owned(),
     }
@@ -375,7 +375,8 @@ mod tests {
     async fn a_turn_that_follows_says_what_it_is_steered_with() {
         let (sink, _reader, mut line) = EventSink::with_line();
         line.set_waiting(true);
-        let steer = async { line.asked().await.send(vec![Message::user("left"), Message::user("right")]).unwrap() };
+        let steer =
+            async { line.steering_request().await.send(vec![Message::user("left"), Message::user("right")]).unwrap() };
         let echo = Echo::new(true);
         let (outcome, ()) = tokio::join!(echo.run(request(&["/follow me"]), sink, CancellationToken::new()), steer);
         assert!(matches!(&outcome, TurnOutcome::Finished { text, .. } if text == "me\nleft\nright"), "{outcome:?}");

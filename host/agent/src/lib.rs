@@ -5,7 +5,7 @@
 //! network produces one sentence for the requester and one line for the log.
 //!
 //! * [`port`]: the interface between the host and a runtime.
-//! * [`ask`]: questions of a running turn to people.
+//! * [`questions`]: questions of a running turn to people.
 //! * [`steer`]: messages that reach a running turn.
 //! * [`config`]: selection and time limits of the runtime.
 //! * [`echo`]: a runtime that repeats its input; tests the path without a network.
@@ -19,11 +19,11 @@
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
-pub mod ask;
 pub mod config;
 pub mod echo;
 pub mod openai;
 pub mod port;
+pub mod questions;
 pub mod shell_policy;
 pub mod steer;
 pub mod tools;

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::Message;
-use crate::ask::{Answer, Ask};
+use crate::questions::{Answer, TurnQuestion};
 use crate::steer::{self, Hold, HoldGuard, HostLine, TurnLine};
 
 /// A runtime that answers turns. Shared by all sessions; keeps no state per session.
@@ -23,7 +23,7 @@ pub trait AgentRuntime: Send + Sync {
     /// Returns the selectable models, the default first. Never empty.
     fn models(&self) -> Vec<String>;
 
-    /// Returns true if turns poll [`EventSink::steered`] between their steps, so that messages can reach a
+    /// Returns true if turns poll [`EventSink::take_steering`] between their steps, so that messages can reach a
     /// running turn.
     fn steers(&self) -> bool {
         false
@@ -31,7 +31,7 @@ pub trait AgentRuntime: Send + Sync {
 
     /// Adopts the background work that an earlier run of the host left behind. Returns the ids of
     /// [`crate::tools::ports::Wakeups`] that sessions still follow. Called once, when sessions can be woken.
-    fn take_up(&self) -> BoxFuture<'_, BTreeSet<String>> {
+    fn adopt_background(&self) -> BoxFuture<'_, BTreeSet<String>> {
         Box::pin(async { BTreeSet::new() })
     }
 
@@ -46,12 +46,12 @@ pub trait AgentRuntime: Send + Sync {
     }
 
     /// Returns the background processes of all conversations, for the operator.
-    fn processes_of_all(&self) -> Vec<OwnedProcess> {
+    fn all_processes(&self) -> Vec<OwnedProcess> {
         Vec::new()
     }
 
     /// Ends a background process of any conversation. Returns false if none with this id runs.
-    fn end_process_of_any(&self, _id: &str) -> bool {
+    fn end_any_process(&self, _id: &str) -> bool {
         false
     }
 
@@ -188,24 +188,24 @@ impl EventSink {
     }
 
     /// Creates the sink of a helper of the turn. Its text is not part of the answer, and it is not steered.
-    pub fn quiet(&self) -> Self {
+    pub fn for_helper(&self) -> Self {
         Self { quiet: true, ..self.clone() }
     }
 
     /// Takes the steering messages; empty if none wait. Called between two steps. The taken messages belong to
     /// this turn and get no other answer.
-    pub async fn steered(&self) -> Vec<Message> {
-        if self.quiet { Vec::new() } else { self.line.take().await }
+    pub async fn take_steering(&self) -> Vec<Message> {
+        if self.quiet { Vec::new() } else { self.line.take_steering().await }
     }
 
-    /// Waits until [`Self::steered`] has messages to take.
-    pub async fn steering(&self) {
-        self.line.waits().await;
+    /// Waits until [`Self::take_steering`] has messages to take.
+    pub async fn wait_for_steering(&self) {
+        self.line.wait_for_steering().await;
     }
 
     /// Asks people a question and waits for the answer. The host decides who is asked, in which chat and for
     /// how long. Dropping the future withdraws the question. A turn that waits here does not count as inactive.
-    pub async fn ask(&self, ask: Ask) -> Answer {
+    pub async fn ask(&self, ask: TurnQuestion) -> Answer {
         self.line.ask(ask).await
     }
 

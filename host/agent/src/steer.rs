@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::Message;
-use crate::ask::{self, Asked};
+use crate::questions::{self, Answer, PendingQuestion, TurnQuestion};
 
 /// Reason for which a turn must not be interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,22 +28,22 @@ impl Hold {
 
 /// Request of a running turn.
 #[derive(Debug)]
-pub enum Call {
+pub enum LineRequest {
     /// Request for steering messages.
-    Steer(Ask),
+    Steer(SteeringRequest),
     /// Question to people.
-    People(Asked),
+    People(PendingQuestion),
 }
 
 /// Request for steering messages; answered once they are recorded as part of the turn.
-pub type Ask = oneshot::Sender<Vec<Message>>;
+pub type SteeringRequest = oneshot::Sender<Vec<Message>>;
 
 /// The host's end of the line.
 #[derive(Debug)]
 pub struct TurnLine {
     waiting: watch::Sender<bool>,
-    asks: mpsc::Receiver<Ask>,
-    questions: mpsc::Receiver<Asked>,
+    asks: mpsc::Receiver<SteeringRequest>,
+    questions: mpsc::Receiver<PendingQuestion>,
     holds: Arc<[AtomicUsize; Hold::ALL.len()]>,
     left_out: Arc<AtomicUsize>,
 }
@@ -52,8 +52,8 @@ pub struct TurnLine {
 #[derive(Clone, Debug)]
 pub(crate) struct HostLine {
     waiting: watch::Receiver<bool>,
-    asks: mpsc::Sender<Ask>,
-    questions: mpsc::Sender<Asked>,
+    asks: mpsc::Sender<SteeringRequest>,
+    questions: mpsc::Sender<PendingQuestion>,
     holds: Arc<[AtomicUsize; Hold::ALL.len()]>,
     left_out: Arc<AtomicUsize>,
 }
@@ -70,7 +70,7 @@ pub(crate) fn line() -> (TurnLine, HostLine) {
     let (tell, waiting) = watch::channel(false);
     // A runtime sends one request at a time.
     let (ask, asks) = mpsc::channel(1);
-    let (question, questions) = ask::questions();
+    let (question, questions) = questions::channel();
     let holds: Arc<[AtomicUsize; Hold::ALL.len()]> = Arc::default();
     let left_out: Arc<AtomicUsize> = Arc::default();
     let host = TurnLine { waiting: tell, asks, questions, holds: Arc::clone(&holds), left_out: Arc::clone(&left_out) };
@@ -85,26 +85,26 @@ impl TurnLine {
 
     /// Waits until the runtime requests steering messages. Never returns after the runtime's end is closed.
     /// Cancel-safe.
-    pub async fn asked(&mut self) -> Ask {
+    pub async fn steering_request(&mut self) -> SteeringRequest {
         next(&mut self.asks).await
     }
 
     /// Waits until the turn asks people a question. Never returns after the runtime's end is closed.
     /// Cancel-safe.
-    pub async fn asked_people(&mut self) -> Asked {
+    pub async fn pending_question(&mut self) -> PendingQuestion {
         next(&mut self.questions).await
     }
 
     /// Waits for the next request of the turn. Questions are left waiting while `taken` is false. Cancel-safe.
-    pub async fn called(&mut self, taken: bool) -> Call {
+    pub async fn next_request(&mut self, taken: bool) -> LineRequest {
         tokio::select! {
-            ask = next(&mut self.asks) => Call::Steer(ask),
-            asked = next(&mut self.questions), if taken => Call::People(asked),
+            ask = next(&mut self.asks) => LineRequest::Steer(ask),
+            asked = next(&mut self.questions), if taken => LineRequest::People(asked),
         }
     }
 
-    /// Stops taking questions. Later questions are answered with [`Answer::Gone`](ask::Answer::Gone).
-    pub fn asks_nobody(&mut self) {
+    /// Stops taking questions. Later questions are answered with [`Answer::Gone`](questions::Answer::Gone).
+    pub fn close_questions(&mut self) {
         self.questions.close();
         while self.questions.try_recv().is_ok() {}
     }
@@ -129,7 +129,7 @@ async fn next<T>(channel: &mut mpsc::Receiver<T>) -> T {
 }
 
 impl HostLine {
-    pub(crate) async fn take(&self) -> Vec<Message> {
+    pub(crate) async fn take_steering(&self) -> Vec<Message> {
         if !*self.waiting.borrow() {
             return Vec::new();
         }
@@ -141,11 +141,11 @@ impl HostLine {
         }
     }
 
-    pub(crate) async fn ask(&self, ask: ask::Ask) -> ask::Answer {
-        ask::ask(&self.questions, ask).await
+    pub(crate) async fn ask(&self, question: TurnQuestion) -> Answer {
+        questions::ask(&self.questions, question).await
     }
 
-    pub(crate) async fn waits(&self) {
+    pub(crate) async fn wait_for_steering(&self) {
         if self.waiting.clone().wait_for(|waiting| *waiting).await.is_err() {
             std::future::pending().await
         }
@@ -175,19 +175,19 @@ mod tests {
     #[tokio::test]
     async fn what_waits_is_handed_over_when_the_runtime_asks_and_not_before() {
         let (sink, _events, mut line) = EventSink::with_line();
-        assert!(sink.steered().await.is_empty(), "nothing waits, nobody is asked");
+        assert!(sink.take_steering().await.is_empty(), "nothing waits, nobody is asked");
         line.set_waiting(true);
         let host = async {
-            let ask = line.asked().await;
+            let ask = line.steering_request().await;
             line.set_waiting(false);
             ask.send(vec![Message::user("turn left")]).unwrap();
         };
         let ((), words) = tokio::join!(host, async {
-            sink.steering().await;
-            sink.steered().await
+            sink.wait_for_steering().await;
+            sink.take_steering().await
         });
         assert_eq!(words, [Message::user("turn left")]);
-        assert!(sink.steered().await.is_empty());
+        assert!(sink.take_steering().await.is_empty());
     }
 
     #[tokio::test]
@@ -195,9 +195,9 @@ mod tests {
         let (sink, _events, line) = EventSink::with_line();
         line.set_waiting(true);
         drop(line);
-        assert!(sink.steered().await.is_empty());
+        assert!(sink.take_steering().await.is_empty());
         let (sink, _events) = EventSink::channel();
-        assert!(sink.steered().await.is_empty(), "nor does one that has no line");
+        assert!(sink.take_steering().await.is_empty(), "nor does one that has no line");
     }
 
     #[test]

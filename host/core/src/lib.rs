@@ -5,7 +5,7 @@
 //! * [`access`] admits an event.
 //! * [`session`] and [`routes`] find its conversation.
 //! * [`commands`] and [`guard`] decide whether a turn may start; [`rate`] limits the number of messages.
-//! * [`asks`] judges the answers to questions that a turn asks.
+//! * [`approvals`] evaluates the answers to questions that a turn asks.
 //! * [`delivery`] decides the next step for each part of a reply.
 //!
 //! Further modules:
@@ -27,7 +27,7 @@
 
 pub mod access;
 pub mod adapter;
-pub mod asks;
+pub mod approvals;
 pub mod backoff;
 pub mod clock;
 pub mod commands;

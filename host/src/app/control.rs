@@ -323,7 +323,7 @@ impl App {
 
     async fn cancel_task(&self, name: &str, why: &str) -> Answer {
         if let Some(command) = meant(&self.host, name)?
-            && self.host.runtime.end_process_of_any(&command.id)
+            && self.host.runtime.end_any_process(&command.id)
         {
             return Ok(ControlReply::done(format!("Stopped command {}.", command.id)));
         }

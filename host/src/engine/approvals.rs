@@ -1,7 +1,7 @@
 //! The texts of questions: the question, the ways to answer it, and its outcome.
 //!
 //! A question is a delivery. On a platform with buttons it carries them, and they are removed when it is closed
-//! ([`outcome`]); on others the text numbers the options, and the outcome is a message. [`hermes_core::asks`] decides who
+//! ([`outcome`]); on others the text numbers the options, and the outcome is a message. [`hermes_core::approvals`] decides who
 //! may answer; the session's lane or a command waits for the answer.
 
 mod outcome;
@@ -9,7 +9,7 @@ mod outcome;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use hermes_core::asks::{Answer, DENY, Kind, Question, Verdict};
+use hermes_core::approvals::{Answer, DENY, Question, QuestionKind, Verdict};
 use hermes_core::delivery::strip_control;
 use hermes_core::limits::{ASK_ABOUT_CHARS_MAX, ASK_LABEL_CHARS_MAX, ASK_TEXT_CHARS_MAX, DENIAL_CHARS_MAX};
 use hermes_protocol::{ChatType, ChoiceOption, Choices, Purpose};
@@ -150,8 +150,10 @@ fn how(question: &Question, has_buttons: bool, now_ms: i64) -> String {
     let time = in_words(Duration::from_millis(u64::try_from(question.expires_at_ms - now_ms).unwrap_or_default()));
     // Writing into a `String` cannot fail.
     let _ = match question.kind {
-        Kind::Approval => write!(words, "Denied automatically in {time}."),
-        Kind::Choice { .. } => write!(words, "Without an answer within {time}, the agent continues without one."),
+        QuestionKind::Approval => write!(words, "Denied automatically in {time}."),
+        QuestionKind::Choice { .. } => {
+            write!(words, "Without an answer within {time}, the agent continues without one.")
+        }
     };
     words
 }
@@ -170,9 +172,9 @@ fn numbered(question: &Question) -> String {
     }
     words.push('\n');
     words.push_str(match question.kind {
-        Kind::Approval => "Answer with the number, with `yes` or `no`, or with `/approve` or `/deny`.",
-        Kind::Choice { free: true } => "Answer with the number, or in your own words.",
-        Kind::Choice { free: false } => "Answer with the number.",
+        QuestionKind::Approval => "Answer with the number, with `yes` or `no`, or with `/approve` or `/deny`.",
+        QuestionKind::Choice { free: true } => "Answer with the number, or in your own words.",
+        QuestionKind::Choice { free: false } => "Answer with the number.",
     });
     words
 }
@@ -205,8 +207,10 @@ pub fn outcome(question: &Question, answer: &Answer) -> String {
         Answer::Chosen(number) => {
             format!("Chosen: {}", question.options.get(*number).map(|option| option.label.as_str()).unwrap_or_default())
         }
-        Answer::Said(words) => format!("Answered: {}", cut(words, DENIAL_CHARS_MAX)),
-        Answer::Unanswered if question.kind == Kind::Approval => "Denied, because nobody answered in time.".to_owned(),
+        Answer::Text(words) => format!("Answered: {}", cut(words, DENIAL_CHARS_MAX)),
+        Answer::Unanswered if question.kind == QuestionKind::Approval => {
+            "Denied, because nobody answered in time.".to_owned()
+        }
         Answer::Unanswered => "Nobody answered in time.".to_owned(),
         Answer::Gone => NO_LONGER_OPEN.to_owned(),
     }

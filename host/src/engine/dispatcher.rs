@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use hermes_agent::Message;
 use hermes_core::access::{Authorized, Denied, Grants, Tier, Trust, addressed};
-use hermes_core::asks::Book;
+use hermes_core::approvals::QuestionBook;
 use hermes_core::delivery::Homes;
 use hermes_core::file_refs;
 use hermes_core::ids::{InboxId, SessionId};
@@ -97,7 +97,7 @@ pub struct Dispatcher {
     seen: places::Seen,
     pub(crate) lanes: Lanes<SessionId, LaneMessage>,
     /// Open questions.
-    pub(crate) asks: Book,
+    pub(crate) asks: QuestionBook,
     /// The direct chats of admins, for questions.
     pub(crate) staff: StaffChats,
     /// Background turns, by their own session.
@@ -182,7 +182,7 @@ impl Dispatcher {
             homes,
             seen: places::Seen::default(),
             lanes: Lanes::default(),
-            asks: Book::default(),
+            asks: QuestionBook::default(),
             staff: StaffChats::new(),
             asides: BTreeMap::new(),
             outbox: Lanes::default(),
@@ -598,7 +598,7 @@ impl Dispatcher {
                 let since_ms = self.host.now_ms();
                 self.dead.insert((instance.clone(), chat.id.clone()), DeadTargetRow { instance, chat, why, since_ms });
             }
-            DeliveryNews::Asked { ask, chat, receipt } => self.asks.is_there(&ask, chat, receipt),
+            DeliveryNews::Asked { ask, chat, receipt } => self.asks.mark_shown(&ask, chat, receipt),
             DeliveryNews::NotAsked { ask, why } => self.not_asked(ask, &why),
             DeliveryNews::Untold { hash } => self.take_back_code(&hash),
             DeliveryNews::Migrating(migration) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hermes_agent::Message;
 use hermes_core::access::Tier;
-use hermes_core::asks::Question;
+use hermes_core::approvals::Question;
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
 use hermes_core::pairing::{Code, Offered};
 use hermes_protocol::{Chat, Event, Receipt, Sender};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use hermes_agent::ask::{Answer, Approval, Ask};
+use hermes_agent::questions::{Answer, ApprovalRequest, TurnQuestion};
 use hermes_agent::{AgentRuntime, EventSink, TurnOutcome, TurnRequest};
 use hermes_core::ids::DeliveryId;
 use hermes_core::limits::{APPROVED_KINDS_MAX, ASK_PRESSES_HEEDED_MAX};
@@ -228,8 +228,12 @@ impl AgentRuntime for Two {
 
     fn run(&self, _: TurnRequest, events: EventSink, _: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
         Box::pin(async move {
-            let ask =
-                |action: &str| events.ask(Ask::Approval(Approval { action: action.to_owned(), ..Approval::default() }));
+            let ask = |action: &str| {
+                events.ask(TurnQuestion::Approval(ApprovalRequest {
+                    action: action.to_owned(),
+                    ..ApprovalRequest::default()
+                }))
+            };
             let said = |answer: Answer| if answer.approves() { "done" } else { "left" };
             let (first, second, third) = tokio::join!(ask("first"), ask("second"), ask("third"));
             TurnOutcome::Finished {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hermes_agent::ask::{Answer, Approval, Ask};
+use hermes_agent::questions::{Answer, ApprovalRequest, TurnQuestion};
 use hermes_agent::{AgentRuntime, EventSink, TurnOutcome, TurnRequest};
 use hermes_core::ids::DeliveryId;
 use hermes_protocol::{Addressed, Chat, ChatType, ChoiceMade, Event, EventKind, Outgoing, Purpose};
@@ -309,9 +309,9 @@ impl AgentRuntime for Stubborn {
 
     fn run(&self, request: TurnRequest, events: EventSink, _: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
         Box::pin(async move {
-            let approval = Approval { action: request.input[0].content.clone(), ..Approval::default() };
-            let first = events.ask(Ask::Approval(approval.clone())).await;
-            let again = events.ask(Ask::Approval(approval)).await;
+            let approval = ApprovalRequest { action: request.input[0].content.clone(), ..ApprovalRequest::default() };
+            let first = events.ask(TurnQuestion::Approval(approval.clone())).await;
+            let again = events.ask(TurnQuestion::Approval(approval)).await;
             assert_eq!((first, again), (Answer::Gone, Answer::Gone));
             TurnOutcome::Interrupted { text: String::new() }
         })
@@ -584,8 +584,8 @@ impl AgentRuntime for Asking {
                 return TurnOutcome::Interrupted { text: String::new() };
             }
             let action = request.input[0].content.clone();
-            let approval = Approval { kind: "shell".to_owned(), action, ..Approval::default() };
-            events.ask(Ask::Approval(approval)).await;
+            let approval = ApprovalRequest { kind: "shell".to_owned(), action, ..ApprovalRequest::default() };
+            events.ask(TurnQuestion::Approval(approval)).await;
             std::future::pending().await
         })
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hermes_agent::ask::{Approval, Ask};
+use hermes_agent::questions::{ApprovalRequest, TurnQuestion};
 use hermes_agent::{AgentRuntime, EventSink, Hold, Message, TurnOutcome, TurnRequest};
 use hermes_protocol::{
     Addressed, Attachment, AttachmentKind, Chat, ChatType, Emitted, Event, SendOutcome, Sender, TurnEvent, WaitScope,
@@ -663,7 +663,12 @@ impl AgentRuntime for Trap {
     fn run(&self, request: TurnRequest, events: EventSink, cancel: CancellationToken) -> BoxFuture<'_, TurnOutcome> {
         Box::pin(async move {
             if request.input[0].content == "ask" {
-                events.ask(Ask::Approval(Approval { action: "it".to_owned(), ..Approval::default() })).await;
+                events
+                    .ask(TurnQuestion::Approval(ApprovalRequest {
+                        action: "it".to_owned(),
+                        ..ApprovalRequest::default()
+                    }))
+                    .await;
             }
             Deaf.run(request, events, cancel).await
         })

@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use hermes_agent::ask::{Approval, Ask};
+use hermes_agent::questions::{ApprovalRequest, TurnQuestion};
 use hermes_agent::tools::Ports;
 use hermes_agent::tools::ports::TaskAction;
 use hermes_agent::{AgentRuntime, BackgroundProcess, EventSink, Message, OwnedProcess, TurnOutcome, TurnRequest};
-use hermes_core::asks::Answer;
+use hermes_core::approvals::Answer;
 use hermes_core::context::TurnContext;
 use hermes_core::ids::SessionId;
 use hermes_protocol::{Chat, ChatType};
@@ -42,8 +42,8 @@ impl Clerk {
             std::future::pending::<()>().await;
         }
         if said.ends_with("ask first") {
-            let approval = Approval { action: "burn it".to_owned(), ..Approval::default() };
-            let answer = events.ask(Ask::Approval(approval)).await;
+            let approval = ApprovalRequest { action: "burn it".to_owned(), ..ApprovalRequest::default() };
+            let answer = events.ask(TurnQuestion::Approval(approval)).await;
             self.answers.lock().unwrap().push(answer);
         }
         let mut done = Vec::new();
@@ -105,7 +105,7 @@ impl AgentRuntime for Clerk {
         left.len() < before
     }
 
-    fn processes_of_all(&self) -> Vec<OwnedProcess> {
+    fn all_processes(&self) -> Vec<OwnedProcess> {
         let all = self.left.lock().unwrap().clone();
         let key = || "agent:main:fake:dm:7".to_owned();
         all.into_iter().map(|(session, left)| OwnedProcess { key: key(), session: Some(session), left }).collect()

@@ -41,7 +41,7 @@ impl AgentRuntime for Listener {
         vec!["listener".to_owned()]
     }
 
-    fn take_up(&self) -> BoxFuture<'_, BTreeSet<String>> {
+    fn adopt_background(&self) -> BoxFuture<'_, BTreeSet<String>> {
         Box::pin(async { self.takes_up.lock().unwrap().clone() })
     }
 

@@ -71,7 +71,7 @@ impl Model {
         let mut attempts = self.first_attempt(request, model).await;
         loop {
             // Steering is added before the answer begins; after that the request can no longer change.
-            request.input.extend(events.steered().await);
+            request.input.extend(events.take_steering().await);
             let fields = self.optional_fields(context, attempts.variant.effort);
             let form = self.form(model, attempts.variant.shape);
             let pictures = &attempts.variant.pictures;

@@ -146,8 +146,8 @@ impl AgentRuntime for OpenAi {
         true
     }
 
-    fn take_up(&self) -> BoxFuture<'_, BTreeSet<String>> {
-        Box::pin(self.0.tools.take_up())
+    fn adopt_background(&self) -> BoxFuture<'_, BTreeSet<String>> {
+        Box::pin(self.0.tools.adopt_background())
     }
 
     fn processes(&self, context: &TurnContext) -> Vec<BackgroundProcess> {
@@ -158,11 +158,11 @@ impl AgentRuntime for OpenAi {
         self.0.tools.end_process(Some(context), id)
     }
 
-    fn processes_of_all(&self) -> Vec<OwnedProcess> {
+    fn all_processes(&self) -> Vec<OwnedProcess> {
         self.0.tools.left_everywhere()
     }
 
-    fn end_process_of_any(&self, id: &str) -> bool {
+    fn end_any_process(&self, id: &str) -> bool {
         self.0.tools.end_process(None, id)
     }
 

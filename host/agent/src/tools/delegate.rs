@@ -108,7 +108,7 @@ impl DelegateTool {
         if wants_later && gate::delivers_later(context, &self.ports) {
             return self.run_in_background(context, delegate, delegated, goal, side).await;
         }
-        let inner = CallScope { events: side.events.quiet(), ..side.clone() };
+        let inner = CallScope { events: side.events.for_helper(), ..side.clone() };
         let _held = side.events.hold(Hold::Children);
         let result = delegate.answer(delegated, inner, side.stop.clone()).await?;
         let mut answer = json!({ "result": result });

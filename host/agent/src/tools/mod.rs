@@ -206,9 +206,9 @@ impl Toolbox {
 
     /// Adopts the background processes that an earlier run of the host left behind. Returns the ids that
     /// sessions still follow.
-    pub async fn take_up(&self) -> BTreeSet<String> {
+    pub async fn adopt_background(&self) -> BTreeSet<String> {
         match &self.processes {
-            Some(processes) => processes.take_up().await,
+            Some(processes) => processes.adopt().await,
             None => BTreeSet::new(),
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hermes_core::asks::Verdict;
+use hermes_core::approvals::Verdict;
 use hermes_core::context::TurnContext;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -20,7 +20,7 @@ use super::background::{self, NewProcess, Processes, Watch};
 use super::output::OutputCapture;
 use super::{CallScope, Ports, RESULT_BYTES_MAX, Tool, ToolResult, ToolSpec, environment, gate, group, text};
 use crate::AgentConfig;
-use crate::ask::{Answer, Approval, Ask};
+use crate::questions::{Answer, ApprovalRequest, TurnQuestion};
 use crate::shell_policy::{self, Danger, Rules};
 
 /// Longest command, in characters.
@@ -174,13 +174,13 @@ impl Shell {
 
     async fn ask(&self, code: &str, danger: Danger, place: &str, why: &str, side: &CallScope) -> Result<(), String> {
         let needed = format!("approval is required because {}", danger.why);
-        let approval = Approval {
+        let approval = ApprovalRequest {
             kind: danger.kind,
             action: code.to_owned(),
             why: why.to_owned(),
             danger: Some(format!("{}{place}", danger.why)),
         };
-        match side.events.ask(Ask::Approval(approval)).await {
+        match side.events.ask(TurnQuestion::Approval(approval)).await {
             Answer::Approved(Verdict::Once | Verdict::Session | Verdict::Always) => Ok(()),
             Answer::Denied { why: Some(why) } => {
                 Err(format!("not run: the request for approval was denied ({why}); {needed}"))

@@ -188,7 +188,7 @@ async fn a_turn_is_steered_between_two_requests_and_asks_with_all_that_was_said(
     line.set_waiting(true);
     let steer = async {
         for words in ["and this", "and that"] {
-            line.asked().await.send(vec![Message::user(words)]).unwrap();
+            line.steering_request().await.send(vec![Message::user(words)]).unwrap();
         }
     };
     let (outcome, ()) = tokio::join!(runtime.run(request("hello"), sink, Default::default()), steer);

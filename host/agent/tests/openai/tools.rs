@@ -289,7 +289,7 @@ async fn a_turn_is_steered_between_two_steps() {
             tokio::task::yield_now().await;
         }
         line.set_waiting(true);
-        line.asked().await.send(vec![Message::user("and this")]).unwrap();
+        line.steering_request().await.send(vec![Message::user("and this")]).unwrap();
     };
     let both = async { tokio::join!(runtime.run(from("7"), sink, CancellationToken::new()), steer) };
     let (outcome, ()) = tokio::time::timeout(Duration::from_secs(30), both).await.unwrap();

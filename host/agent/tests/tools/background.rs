@@ -49,7 +49,7 @@ fn what_runs_since_an_earlier_life_is_known_again_and_its_end_is_told_once() {
     let (home, told, id) = killed_while_it_runs(&json!({"notify_on_complete": true}));
     life().block_on(async {
         let bench = Bench::again(home, told);
-        assert_eq!(bench.processes.take_up().await, BTreeSet::from([id.clone()]));
+        assert_eq!(bench.processes.adopt().await, BTreeSet::from([id.clone()]));
         let listed = bench.process(&context("7", true), json!({"action": "list"})).await;
         assert_eq!(
             (&listed["processes"][0]["process"], &listed["processes"][0]["state"]),
@@ -60,7 +60,7 @@ fn what_runs_since_an_earlier_life_is_known_again_and_its_end_is_told_once() {
         assert!(news.last && news.text.contains("exit code 5") && news.text.ends_with("over\n"), "{news:?}");
         let polled = bench.process(&context("7", true), json!({"action": "poll", "process": id})).await;
         assert_eq!((&polled["exit_code"], &polled["output"]), (&json!(5), &json!("over\n")));
-        assert!(bench.processes.take_up().await.is_empty(), "nobody follows it any more");
+        assert!(bench.processes.adopt().await.is_empty(), "nobody follows it any more");
         assert_eq!(bench.told.news.lock().unwrap().len(), 1);
     });
 }
@@ -72,14 +72,14 @@ fn what_ended_between_two_lives_is_told_by_the_second_and_by_no_third() {
     exists(&home.path().join(format!("home/processes/{id}.exit")));
     let home = life().block_on(async {
         let bench = Bench::again(home, told.clone());
-        bench.processes.take_up().await;
+        bench.processes.adopt().await;
         let news = bench.told.last().await;
         assert!(news.text.contains("printed:\nover") && news.text.contains("exit code 5"), "{news:?}");
         bench.home
     });
     life().block_on(async {
         let bench = Bench::again(home, told);
-        assert!(bench.processes.take_up().await.is_empty());
+        assert!(bench.processes.adopt().await.is_empty());
         let waited = bench.process(&context("7", true), json!({"action": "wait", "process": id})).await;
         assert_eq!(waited["exit_code"], 5, "it is still known");
         assert_eq!(bench.told.news.lock().unwrap().len(), 1);
@@ -91,7 +91,7 @@ fn what_runs_since_an_earlier_life_can_be_killed() {
     let (home, told, id) = killed_while_it_runs(&json!({"notify_on_complete": true}));
     life().block_on(async {
         let bench = Bench::again(home, told);
-        bench.processes.take_up().await;
+        bench.processes.adopt().await;
         let killed = bench.process(&context("7", true), json!({"action": "kill", "process": id})).await;
         assert!(killed["how"].as_str().unwrap().contains("SIGKILL"), "{killed}");
         assert!(nothing_sleeps(&bench).await);
@@ -112,7 +112,7 @@ fn a_number_that_is_another_process_by_now_is_not_taken_for_it_and_nobody_knows_
     told.followed.lock().unwrap().push(("p1".to_owned(), context("7", true)));
     life().block_on(async {
         let bench = Bench::again(home, told);
-        bench.processes.take_up().await;
+        bench.processes.adopt().await;
         let news = bench.told.last().await;
         assert!(news.text.contains("an unknown exit code"), "{news:?}");
         let polled = bench.process(&context("7", true), json!({"action": "poll", "process": "p1"})).await;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hermes_agent::ask::{Answer, Ask, Verdict};
+use hermes_agent::questions::{Answer, TurnQuestion, Verdict};
 use hermes_agent::tools::background::Processes;
 use hermes_agent::tools::delegate::{Delegate, DelegateTool, DelegatedTask};
 use hermes_agent::tools::ports::{Followed, Mask, News, TaskAction, Tasks, Wakeups};
@@ -246,7 +246,12 @@ async fn call(tool: &dyn Tool, context: &TurnContext, arguments: Value) -> Value
 }
 
 /// Calls a tool and answers its question. Returns the result and the question.
-async fn call_asked(tool: &dyn Tool, context: &TurnContext, arguments: Value, answer: Answer) -> (Value, Option<Ask>) {
+async fn call_asked(
+    tool: &dyn Tool,
+    context: &TurnContext,
+    arguments: Value,
+    answer: Answer,
+) -> (Value, Option<TurnQuestion>) {
     let (sink, _events, mut line) = EventSink::with_line();
     let side = side(sink);
     let mut asked = None;
@@ -255,8 +260,8 @@ async fn call_asked(tool: &dyn Tool, context: &TurnContext, arguments: Value, an
     let result = loop {
         tokio::select! {
             result = &mut called => break result,
-            question = line.asked_people() => {
-                asked = Some(question.ask);
+            question = line.pending_question() => {
+                asked = Some(question.question);
                 question.reply.send(answer.clone()).unwrap();
             }
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hermes_agent::EventSink;
-use hermes_agent::ask::{Answer, Approval, Ask, Verdict};
+use hermes_agent::questions::{Answer, ApprovalRequest, TurnQuestion, Verdict};
 use hermes_agent::tools::RESULT_BYTES_MAX;
 use hermes_agent::tools::Tool;
 use serde_json::json;
@@ -102,7 +102,9 @@ async fn a_dangerous_command_runs_only_once_somebody_approved_it() {
         result["error"].as_str().unwrap().contains("deletes files"),
         "the model learns what it was about: {result}"
     );
-    let Some(Ask::Approval(Approval { kind, action, why, danger })) = asked else { panic!("{asked:?}") };
+    let Some(TurnQuestion::Approval(ApprovalRequest { kind, action, why, danger })) = asked else {
+        panic!("{asked:?}")
+    };
     assert_eq!((kind.as_str(), action.as_str(), why.as_str()), ("shell: rm", "rm precious", "it is in the way"));
     assert!(danger.unwrap().contains("deletes files"));
     for gone in [Answer::Unanswered, Answer::Gone] {
@@ -133,7 +135,9 @@ async fn whoever_approves_sees_the_folder_and_the_hosts_own_is_asked_for() {
     ] {
         let arguments = json!({"command": command, "cwd": cwd});
         let (_, asked) = call_asked(&bench.terminal, &context, arguments, Answer::Denied { why: None }).await;
-        let Some(Ask::Approval(Approval { danger, .. })) = asked else { panic!("{command} in {cwd} is not asked for") };
+        let Some(TurnQuestion::Approval(ApprovalRequest { danger, .. })) = asked else {
+            panic!("{command} in {cwd} is not asked for")
+        };
         assert!(danger.as_ref().unwrap().contains(says), "{danger:?}");
     }
     let arguments = json!({"command": "ls", "cwd": "there"});
@@ -213,8 +217,8 @@ async fn what_is_written_in_pieces_is_judged_as_the_whole_that_a_shell_would_rea
         let arguments = json!({"action": "write", "process": started["process"], "text": text});
         call_asked(&bench.process, &context, arguments, Answer::Approved(Verdict::Once)).await.1
     };
-    let action = |asked: Option<Ask>| match asked {
-        Some(Ask::Approval(approval)) => approval.action,
+    let action = |asked: Option<TurnQuestion>| match asked {
+        Some(TurnQuestion::Approval(approval)) => approval.action,
         other => panic!("{other:?} asks for no approval"),
     };
     assert_eq!(write("echo one\n").await, None);
@@ -239,7 +243,7 @@ async fn whatever_is_written_to_a_shell_needs_approval() {
         assert!(asked.is_some(), "{command}");
         let text = json!({"action": "write", "process": started["process"], "text": "ls\n"});
         let (result, asked) = call_asked(&bench.process, &context, text, Answer::Denied { why: None }).await;
-        let Some(Ask::Approval(approval)) = asked else { panic!("{command}: {result}") };
+        let Some(TurnQuestion::Approval(approval)) = asked else { panic!("{command}: {result}") };
         assert_eq!((approval.kind.as_str(), approval.action.as_str()), ("", "ls\n"), "it lasts for nothing else");
         bench.process(&context, json!({"action": "kill", "process": started["process"]})).await;
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use hermes_core::asks::Question;
+use hermes_core::approvals::Question;
 use hermes_core::delivery::PartState;
 use hermes_core::ids::{DeliveryId, InboxId, SessionId};
 use hermes_core::session::is_dm;

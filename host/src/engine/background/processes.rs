@@ -11,7 +11,7 @@ const KIND: &str = "command";
 pub fn listed(host: &Host) -> Vec<TaskInfo> {
     let live = host.live();
     let now_ms = host.now_ms();
-    let all = host.runtime.processes_of_all().into_iter().map(|one| {
+    let all = host.runtime.all_processes().into_iter().map(|one| {
         let since_ms = now_ms.saturating_sub(i64::try_from(one.left.runs_for.as_millis()).unwrap_or(i64::MAX));
         TaskInfo {
             id: one.left.id,

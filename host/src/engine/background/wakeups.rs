@@ -114,7 +114,7 @@ pub(crate) async fn due(host: &Arc<Host>, row: InboxRow, event: Event) {
 /// Takes over the background work of an earlier run. If nothing takes a job over, its session is notified that its
 /// outcome is unknown. Called once, after the recovery.
 pub async fn take_up(host: &Arc<Host>) {
-    let known = host.runtime.take_up().await;
+    let known = host.runtime.adopt_background().await;
     let lost = match host.store.take_up_watches(host.epoch, known).await {
         Ok(lost) => lost,
         Err(error) => {

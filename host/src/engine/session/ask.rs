@@ -5,9 +5,9 @@
 
 use std::task::Poll;
 
-use hermes_agent::ask::{Approval, Ask, Asked};
+use hermes_agent::questions::{ApprovalRequest, PendingQuestion, TurnQuestion};
 use hermes_core::access::{Tier, Trust};
-use hermes_core::asks::{Answer, Kind, Question, Verdict, approval_key, is_granted};
+use hermes_core::approvals::{Answer, Question, QuestionKind, Verdict, approval_key, is_granted};
 use hermes_core::limits::{
     APPROVAL_KIND_BYTES_MAX, ASK_OPTIONS_MAX, ASK_TEXT_CHARS_MAX, ASKS_PER_TURN_MAX, DENIAL_CHARS_MAX,
 };
@@ -144,15 +144,15 @@ impl Open {
 
 impl Lane {
     /// Handles a question of the turn: grants it, refuses it, or asks it.
-    pub(super) async fn ask(&mut self, asked: Asked) {
-        let Asked { ask, reply } = asked;
+    pub(super) async fn ask(&mut self, asked: PendingQuestion) {
+        let PendingQuestion { question: ask, reply } = asked;
         let Some(running) = &self.running else { return };
         let (place, several) = (running.heard.place.clone(), running.heard.several);
         let (is_run, (requester, tier)) = (tasks::runs(&running.heard), self.requester(running));
         let answer = match &ask {
             _ if let Some(why) = cannot_be_asked(&self.host, &ask) => Some(Answer::Denied { why: Some(why) }),
-            Ask::Approval(approval) => self.without_asking(approval, tier).await,
-            Ask::Choice { .. } => None,
+            TurnQuestion::Approval(approval) => self.without_asking(approval, tier).await,
+            TurnQuestion::Choice { .. } => None,
         };
         let nobody = match (place.can_deliver_later(), is_run) {
             (false, _) => Some(NOBODY_HERE),
@@ -205,7 +205,7 @@ impl Lane {
     }
 
     /// Returns the answer of a question that needs no person.
-    async fn without_asking(&mut self, approval: &Approval, tier: Tier) -> Option<Answer> {
+    async fn without_asking(&mut self, approval: &ApprovalRequest, tier: Tier) -> Option<Answer> {
         let settings = self.memory.settings(&self.host, &self.session).await.unwrap_or_default();
         let is_dangerous = approval.danger.is_some();
         let key = approval_key(&approval.kind, is_dangerous);
@@ -241,13 +241,13 @@ impl Lane {
         tier.unwrap_or(Tier::User)
     }
 
-    fn options(&self, ask: &Ask, tier: Tier) -> Vec<hermes_protocol::ChoiceOption> {
+    fn options(&self, ask: &TurnQuestion, tier: Tier) -> Vec<hermes_protocol::ChoiceOption> {
         match ask {
             // A dangerous action is always put to an admin.
-            Ask::Approval(approval) => {
+            TurnQuestion::Approval(approval) => {
                 approvals::approval_options(key(ask).is_some(), tier >= Tier::Admin || approval.danger.is_some())
             }
-            Ask::Choice { options, .. } => approvals::choice_options(&self.host, options),
+            TurnQuestion::Choice { options, .. } => approvals::choice_options(&self.host, options),
         }
     }
 
@@ -260,11 +260,11 @@ impl Lane {
         opened.await.unwrap_or_default()
     }
 
-    fn body(&self, ask: &Ask, question: &Question, several: bool) -> String {
+    fn body(&self, ask: &TurnQuestion, question: &Question, several: bool) -> String {
         let host = &self.host;
         let approval = match ask {
-            Ask::Choice { question, .. } => return approvals::shown(host, question, ASK_TEXT_CHARS_MAX),
-            Ask::Approval(approval) => approval,
+            TurnQuestion::Choice { question, .. } => return approvals::shown(host, question, ASK_TEXT_CHARS_MAX),
+            TurnQuestion::Approval(approval) => approval,
         };
         let name = question.requester.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&question.requester.id);
         let name = approvals::shown(host, name, 60).replace(['\n', '`', '*'], " ");
@@ -396,16 +396,16 @@ fn tell(heard: Option<oneshot::Sender<String>>, outcome: &str) {
 
 /// Returns the reason for which this cannot be asked. The turn gets the reason; the host does not ask for less than it
 /// requested.
-fn cannot_be_asked(host: &Host, ask: &Ask) -> Option<String> {
+fn cannot_be_asked(host: &Host, ask: &TurnQuestion) -> Option<String> {
     let is_empty = |text: &str| approvals::shown(host, text, 1).is_empty();
     match ask {
-        Ask::Approval(approval) => is_empty(&approval.action).then(|| NO_ACTION.to_owned()),
-        Ask::Choice { options, .. } if options.is_empty() => Some(NO_OPTIONS.to_owned()),
-        Ask::Choice { options, .. } if options.len() > ASK_OPTIONS_MAX => Some(format!(
+        TurnQuestion::Approval(approval) => is_empty(&approval.action).then(|| NO_ACTION.to_owned()),
+        TurnQuestion::Choice { options, .. } if options.is_empty() => Some(NO_OPTIONS.to_owned()),
+        TurnQuestion::Choice { options, .. } if options.len() > ASK_OPTIONS_MAX => Some(format!(
             "a question may have at most {ASK_OPTIONS_MAX} options, but this one has {}; use fewer options",
             options.len()
         )),
-        Ask::Choice { options, .. } => {
+        TurnQuestion::Choice { options, .. } => {
             let empty = options.iter().position(|option| is_empty(option))?;
             Some(format!("option {} of the question is empty; give every option a text", empty + 1))
         }
@@ -413,23 +413,23 @@ fn cannot_be_asked(host: &Host, ask: &Ask) -> Option<String> {
 }
 
 /// Returns the tier that an answer needs.
-fn needs(ask: &Ask) -> Tier {
+fn needs(ask: &TurnQuestion) -> Tier {
     match ask {
-        Ask::Approval(approval) if approval.danger.is_some() => Tier::Admin,
+        TurnQuestion::Approval(approval) if approval.danger.is_some() => Tier::Admin,
         _ => Tier::User,
     }
 }
 
-fn kind(ask: &Ask) -> Kind {
+fn kind(ask: &TurnQuestion) -> QuestionKind {
     match ask {
-        Ask::Approval(_) => Kind::Approval,
-        Ask::Choice { free, .. } => Kind::Choice { free: *free },
+        TurnQuestion::Approval(_) => QuestionKind::Approval,
+        TurnQuestion::Choice { free, .. } => QuestionKind::Choice { free: *free },
     }
 }
 
-fn key(ask: &Ask) -> Option<String> {
+fn key(ask: &TurnQuestion) -> Option<String> {
     match ask {
-        Ask::Approval(approval) if approval.kind.len() <= APPROVAL_KIND_BYTES_MAX => {
+        TurnQuestion::Approval(approval) if approval.kind.len() <= APPROVAL_KIND_BYTES_MAX => {
             approval_key(&approval.kind, approval.danger.is_some())
         }
         _ => None,
@@ -437,9 +437,9 @@ fn key(ask: &Ask) -> Option<String> {
 }
 
 /// Returns the subject of a question in one line.
-fn headline(ask: &Ask) -> &str {
+fn headline(ask: &TurnQuestion) -> &str {
     match ask {
-        Ask::Approval(approval) => &approval.action,
-        Ask::Choice { question, .. } => question,
+        TurnQuestion::Approval(approval) => &approval.action,
+        TurnQuestion::Choice { question, .. } => question,
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
-use hermes_core::asks::Question;
+use hermes_core::approvals::Question;
 use hermes_core::handoff::TERMINAL;
 use hermes_core::settings::{Setting, SettingChange};
 use hermes_protocol::{Purpose, Usage};

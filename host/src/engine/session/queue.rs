@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use hermes_agent::Hold;
-use hermes_agent::steer::Ask;
+use hermes_agent::steer::SteeringRequest;
 use hermes_core::access::Tier;
 use hermes_core::guard::{Admission, Arrival, Due, Join};
 use hermes_core::ids::InboxId;
@@ -280,7 +280,7 @@ impl Lane {
     }
 
     /// Gives the steering messages to the running turn: written first, then handed over.
-    pub(super) async fn steer(&mut self, ask: Ask) {
+    pub(super) async fn steer(&mut self, ask: SteeringRequest) {
         let now = self.now();
         let groups = self.guard.steer(now);
         self.show_steering();

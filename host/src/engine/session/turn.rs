@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::ask::Asked;
-use hermes_agent::steer::{Ask, Call, TurnLine};
+use hermes_agent::questions::PendingQuestion;
+use hermes_agent::steer::{LineRequest, SteeringRequest, TurnLine};
 use hermes_agent::{EventSink, Failure, Message, Role, TurnOutcome, TurnRequest};
 use hermes_core::delivery::strip_control;
 use hermes_core::ids::{DeliveryId, InboxId, TurnId};
@@ -92,9 +92,9 @@ pub enum Step {
     /// The turn is over.
     Ended(TurnOutcome),
     /// The turn takes the steering messages.
-    Asks(Ask),
+    Asks(SteeringRequest),
     /// The turn asks a question.
-    Wants(Asked),
+    Wants(PendingQuestion),
     /// A question of the turn ends without an answer.
     NotAnswered(String, Over),
     /// The interrupted turn does not reach a safe point.
@@ -225,9 +225,9 @@ impl Running {
                 }
             }
             () = draft_due(&self.draft) => Step::Said,
-            call = self.line.called(!self.asks.is_full()) => match call {
-                Call::Steer(ask) => Step::Asks(ask),
-                Call::People(asked) => Step::Wants(asked),
+            call = self.line.next_request(!self.asks.is_full()) => match call {
+                LineRequest::Steer(ask) => Step::Asks(ask),
+                LineRequest::People(asked) => Step::Wants(asked),
             },
             (id, over) = self.asks.over(&*self.clock) => Step::NotAnswered(id, over),
             () = at(&*self.clock, self.interrupted_until) => Step::Stuck,
@@ -396,7 +396,7 @@ impl Running {
         while let Ok(event) = self.events.try_recv() {
             self.hear(event);
         }
-        self.line.asks_nobody();
+        self.line.close_questions();
         self.asks.give_up();
         if tokio::time::timeout(STOP_GRACE, &mut self.task).await.is_err() {
             self.task.abort();

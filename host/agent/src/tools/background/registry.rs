@@ -175,7 +175,7 @@ impl Processes {
 
     /// Adopts the processes that an earlier run of the host left behind: running ones are registered, and ended
     /// ones are reported. Returns the ids that sessions still follow.
-    pub async fn take_up(&self) -> BTreeSet<String> {
+    pub async fn adopt(&self) -> BTreeSet<String> {
         let Some(folder) = self.folder.clone() else { return BTreeSet::new() };
         let mut taken = BTreeSet::new();
         for mut record in files::records(&folder) {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hermes_core::access::{Tier, Trust};
-use hermes_core::asks::{Answer, By, Judged, Pick, Question, Verdict};
+use hermes_core::approvals::{Answer, AnswerChoice, AnswerOutcome, Answerer, Question, Verdict};
 use hermes_core::commands::{self, CommandId, Parsed};
 use hermes_core::ids::InboxId;
 use hermes_core::limits::{APPROVED_KINDS_MAX, DENIAL_CHARS_MAX, STAFF_CHATS_MAX};
@@ -121,20 +121,20 @@ impl Dispatcher {
         let Some(choice) = event.choice.clone() else {
             return self.note(Note::Drop { id: arrived.id, why: "no choice", permit: arrived.permit });
         };
-        let judged = self.judge(&choice.ask, Pick::Option(choice.option), &by(&arrived));
+        let judged = self.judge(&choice.ask, AnswerChoice::Option(choice.option), &by(&arrived));
         match judged {
-            Judged::Taken(question, answer) if question.command.is_some() => {
+            AnswerOutcome::Accepted(question, answer) if question.command.is_some() => {
                 self.command_answered(arrived, *question, &answer);
             }
-            Judged::Taken(question, answer) => {
+            AnswerOutcome::Accepted(question, answer) => {
                 let name = named(&arrived, &question);
                 let how = How { inbox: Some(arrived.id), heard: None, permit: arrived.permit };
                 self.answer(question, answer, name, how);
             }
-            Judged::Already => {
+            AnswerOutcome::Already => {
                 self.note(Note::Drop { id: arrived.id, why: "answered before", permit: arrived.permit });
             }
-            Judged::Closed | Judged::Unknown | Judged::Late => self.stale(arrived, choice.ask),
+            AnswerOutcome::Closed | AnswerOutcome::Unknown | AnswerOutcome::Expired => self.stale(arrived, choice.ask),
             why => self.tell_why_not(arrived, &choice.ask, &why),
         }
     }
@@ -144,7 +144,7 @@ impl Dispatcher {
         let Some(arrived) = self.heeded(arrived) else { return };
         let Arrived { id, instance, event, permit, .. } = arrived;
         let Event { chat, message_id, sender, .. } = event.into_inner();
-        let tells = self.asks.tells(&ask, &sender.id);
+        let tells = self.asks.notify_once(&ask, &sender.id);
         let press = Stale { ask, instance, chat, message: message_id, by: sender.id, tells, inbox: id };
         let host = Arc::clone(&self.host);
         tokio::spawn(async move {
@@ -156,7 +156,7 @@ impl Dispatcher {
     /// Drops a press without effect if its chat has had too many of them in this minute.
     fn heeded(&mut self, arrived: Arrived) -> Option<Arrived> {
         let now_ms = self.host.now_ms();
-        if self.asks.heeds(&arrived.instance, &arrived.event.get().chat.id, now_ms) {
+        if self.asks.allows_press_notice(&arrived.instance, &arrived.event.get().chat.id, now_ms) {
             return Some(arrived);
         }
         self.note(Note::Drop { id: arrived.id, why: "too many invalid button presses", permit: arrived.permit });
@@ -188,18 +188,18 @@ impl Dispatcher {
         });
     }
 
-    fn tell_why_not(&mut self, arrived: Arrived, ask: &str, why: &Judged) {
+    fn tell_why_not(&mut self, arrived: Arrived, ask: &str, why: &AnswerOutcome) {
         let Some(arrived) = self.heeded(arrived) else { return };
         let Arrived { id, instance, event, permit, .. } = arrived;
         let Event { chat, sender, .. } = event.into_inner();
-        if !self.asks.tells(ask, &sender.id) {
+        if !self.asks.notify_once(ask, &sender.id) {
             return self.note(Note::Drop { id, why: "answer from another user", permit });
         }
         self.note(Note::Tell { id, instance, chat, words: why_not(why).to_owned(), to: sender.id, permit });
     }
 
     /// Judges an answer. Every answer takes this path, whatever its sender and form.
-    fn judge(&mut self, ask: &str, pick: Pick, by: &By<'_>) -> Judged {
+    fn judge(&mut self, ask: &str, pick: AnswerChoice, by: &Answerer<'_>) -> AnswerOutcome {
         let now_ms = self.host.now_ms();
         self.asks.answer(ask, pick, by, now_ms)
     }
@@ -264,15 +264,15 @@ impl Dispatcher {
             return None;
         }
         let (by, now_ms) = (by(arrived), self.host.now_ms());
-        let deed = match self.asks.meant_by(&event.text, &by, now_ms) {
+        let deed = match self.asks.find_by_words(&event.text, &by, now_ms) {
             Some((ask, pick)) => {
                 let said = self.said(&Asked { arrived, found, args: "" }, &ask, pick);
                 let left = self.asks.waiting_for(&by, now_ms);
                 answered(vec![said], left)
             }
-            None => match self.asks.nearly(&event.text, &by, now_ms) {
+            None => match self.asks.near_miss(&event.text, &by, now_ms) {
                 Some(question) => Deed::say(approvals::once_more(&question)),
-                None if self.asks.is_said_again(&event.text, &by, now_ms) => Deed::say(ANSWERED_ALREADY),
+                None if self.asks.repeats_answer(&event.text, &by, now_ms) => Deed::say(ANSWERED_ALREADY),
                 None => return None,
             },
         };
@@ -303,10 +303,10 @@ impl Dispatcher {
     }
 
     /// Handles an answer in text.
-    fn said(&mut self, asked: &Asked<'_>, ask: &str, pick: Pick) -> Follows {
+    fn said(&mut self, asked: &Asked<'_>, ask: &str, pick: AnswerChoice) -> Follows {
         let judged = self.judge(ask, pick, &by(asked.arrived));
         let (question, answer) = match judged {
-            Judged::Taken(question, answer) => (question, answer),
+            AnswerOutcome::Accepted(question, answer) => (question, answer),
             why => return Follows::Not(why_not(&why)),
         };
         if question.command.is_some() {
@@ -334,7 +334,7 @@ impl Dispatcher {
                 }
             }
         }
-        self.settle_asks(asked, all, &Pick::Approve(verdict))
+        self.settle_asks(asked, all, &AnswerChoice::Approve(verdict))
     }
 
     /// `/deny [all] [why]`: denies the last question, or all.
@@ -345,10 +345,10 @@ impl Dispatcher {
             _ => (false, asked.args),
         };
         let why = Some(approvals::shown(&self.host, why, DENIAL_CHARS_MAX)).filter(|why| !why.is_empty());
-        self.settle_asks(asked, all, &Pick::Deny { why })
+        self.settle_asks(asked, all, &AnswerChoice::Deny { why })
     }
 
-    fn settle_asks(&mut self, asked: &Asked<'_>, all: bool, pick: &Pick) -> Deed {
+    fn settle_asks(&mut self, asked: &Asked<'_>, all: bool, pick: &AnswerChoice) -> Deed {
         let (by, now_ms) = (by(asked.arrived), self.host.now_ms());
         let asks = self.asks.approvals_for(&by);
         let mut said = Vec::new();
@@ -360,7 +360,7 @@ impl Dispatcher {
             }
         }
         match said.is_empty() {
-            true if self.asks.is_on_its_way(&by) => Deed::say(ON_ITS_WAY),
+            true if self.asks.has_undelivered_approval(&by) => Deed::say(ON_ITS_WAY),
             true => Deed::say(NOTHING_WAITS),
             false => answered(said, self.asks.waiting_for(&by, now_ms)),
         }
@@ -396,24 +396,29 @@ impl Dispatcher {
         if self.asks.get(ask).is_some_and(|question| question.command.is_some()) {
             return Err(("refused", "this question can only be answered in its chat".to_owned()));
         }
-        match self.judge(ask, Pick::Option(option), &By { instance, chat: None, sender, tier, at_ms: 0, quotes: None })
-        {
-            Judged::Taken(question, answer) => {
+        match self.judge(
+            ask,
+            AnswerChoice::Option(option),
+            &Answerer { instance, chat: None, sender, tier, at_ms: 0, quotes: None },
+        ) {
+            AnswerOutcome::Accepted(question, answer) => {
                 self.answer(question, answer, None, How { inbox: None, heard: None, permit: None });
                 Ok(())
             }
             // An earlier answer remains.
-            Judged::Already => Ok(()),
-            why @ (Judged::Closed | Judged::Unknown | Judged::Late) => Err(("not_found", why_not(&why).to_owned())),
-            why @ Judged::NoSuchOption => Err(("invalid", why_not(&why).to_owned())),
+            AnswerOutcome::Already => Ok(()),
+            why @ (AnswerOutcome::Closed | AnswerOutcome::Unknown | AnswerOutcome::Expired) => {
+                Err(("not_found", why_not(&why).to_owned()))
+            }
+            why @ AnswerOutcome::NoSuchOption => Err(("invalid", why_not(&why).to_owned())),
             why => Err(("refused", why_not(&why).to_owned())),
         }
     }
 }
 
-fn by(arrived: &Arrived) -> By<'_> {
+fn by(arrived: &Arrived) -> Answerer<'_> {
     let event = arrived.event.get();
-    By {
+    Answerer {
         instance: &arrived.instance,
         chat: Some(&event.chat),
         sender: &event.sender,
@@ -466,16 +471,16 @@ fn named(arrived: &Arrived, question: &Question) -> Option<String> {
 }
 
 /// Returns the reply to an answer that is not accepted.
-fn why_not(judged: &Judged) -> &'static str {
+fn why_not(judged: &AnswerOutcome) -> &'static str {
     match judged {
-        Judged::Taken(..) => "It was answered.",
-        Judged::Already => "This question has already been answered.",
-        Judged::Closed | Judged::Unknown | Judged::Late => approvals::NO_LONGER_OPEN,
-        Judged::NotYours => "Only the person who was asked can answer this; nothing was changed.",
-        Judged::NeedsAdmin => "Only an admin of this host can approve this; nothing was changed.",
-        Judged::OnlyOnceOrSession => {
+        AnswerOutcome::Accepted(..) => "It was answered.",
+        AnswerOutcome::Already => "This question has already been answered.",
+        AnswerOutcome::Closed | AnswerOutcome::Unknown | AnswerOutcome::Expired => approvals::NO_LONGER_OPEN,
+        AnswerOutcome::NotYours => "Only the person who was asked can answer this; nothing was changed.",
+        AnswerOutcome::NeedsAdmin => "Only an admin of this host can approve this; nothing was changed.",
+        AnswerOutcome::OnlyOnceOrSession => {
             "Only an admin of this host can approve permanently. You can use `/approve` and `/approve session`."
         }
-        Judged::NoSuchOption => "This question has no such option; nothing was changed.",
+        AnswerOutcome::NoSuchOption => "This question has no such option; nothing was changed.",
     }
 }

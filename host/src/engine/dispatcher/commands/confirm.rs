@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermes_core::access::Tier;
-use hermes_core::asks::{Answer, Kind, Question};
+use hermes_core::approvals::{Answer, Question, QuestionKind};
 use hermes_core::limits::COMMAND_ASKS_MAX;
 
 use super::{Asked, Deed};
@@ -34,7 +34,7 @@ impl Dispatcher {
             requester: event.sender.clone(),
             addressee: None,
             needs: Tier::User,
-            kind: Kind::Approval,
+            kind: QuestionKind::Approval,
             about: approvals::about(&self.host, &event.text),
             options: approvals::confirm_options(),
             expires_at_ms: self.host.now_ms().saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)),

@@ -19,7 +19,7 @@ fn question(id: &str) -> Question {
         requester: ada(),
         addressee: None,
         needs: Tier::User,
-        kind: Kind::Approval,
+        kind: QuestionKind::Approval,
         about: id.to_owned(),
         options,
         expires_at_ms: NOW + 300_000,
@@ -30,31 +30,31 @@ fn question(id: &str) -> Question {
 
 fn choice(id: &str, free: bool) -> Question {
     let options = [("1", "Tea"), ("2", "Coffee")].map(|(id, label)| ChoiceOption::new(id, label)).to_vec();
-    Question { kind: Kind::Choice { free }, options, ..question(id) }
+    Question { kind: QuestionKind::Choice { free }, options, ..question(id) }
 }
 
-fn book(questions: impl IntoIterator<Item = Question>) -> Book {
-    let mut book = Book::default();
+fn book(questions: impl IntoIterator<Item = Question>) -> QuestionBook {
+    let mut book = QuestionBook::default();
     for question in questions {
         let (id, chat) = (question.id.clone(), question.chat.clone());
         book.open(question);
-        book.is_there(&id, chat, Receipt::new(vec![format!("message of {id}")], 0));
+        book.mark_shown(&id, chat, Receipt::new(vec![format!("message of {id}")], 0));
     }
     book
 }
 
-fn by<'a>(chat: &'a Chat, sender: &'a Sender, tier: Tier) -> By<'a> {
-    By { instance: "fake", chat: Some(chat), sender, tier, at_ms: 0, quotes: None }
+fn by<'a>(chat: &'a Chat, sender: &'a Sender, tier: Tier) -> Answerer<'a> {
+    Answerer { instance: "fake", chat: Some(chat), sender, tier, at_ms: 0, quotes: None }
 }
 
-fn press(option: &str) -> Pick {
-    Pick::Option(option.to_owned())
+fn press(option: &str) -> AnswerChoice {
+    AnswerChoice::Option(option.to_owned())
 }
 
 #[track_caller]
-fn taken(judged: Judged) -> Answer {
-    match judged {
-        Judged::Taken(_, answer) => answer,
+fn taken(outcome: AnswerOutcome) -> Answer {
+    match outcome {
+        AnswerOutcome::Accepted(_, answer) => answer,
         other => panic!("{other:?}"),
     }
 }
@@ -65,8 +65,8 @@ fn a_question_is_answered_once_and_a_second_answer_changes_nothing() {
     let mut book = book([question("a")]);
     let by = by(&chat, &ada, Tier::User);
     assert_eq!(taken(book.answer("a", press("once"), &by, NOW)), Answer::Approved(Verdict::Once));
-    assert_eq!(book.answer("a", press("deny"), &by, NOW), Judged::Already);
-    assert_eq!(book.answer("b", press("once"), &by, NOW), Judged::Unknown);
+    assert_eq!(book.answer("a", press("deny"), &by, NOW), AnswerOutcome::Already);
+    assert_eq!(book.answer("b", press("once"), &by, NOW), AnswerOutcome::Unknown);
     assert!(book.is_empty());
 }
 
@@ -75,15 +75,15 @@ fn only_its_requester_or_an_admin_answers_and_only_where_it_stands() {
     let (chat, group) = (Chat::dm("7"), Chat::new(ChatType::Group, "g"));
     let (ada, bob) = (ada(), Sender::new("8"));
     let mut book = book([question("a"), Question { chat: group.clone(), origin: group.clone(), ..question("b") }]);
-    assert_eq!(book.answer("b", press("once"), &by(&group, &bob, Tier::User), NOW), Judged::NotYours);
-    assert_eq!(book.answer("a", press("once"), &by(&group, &ada, Tier::User), NOW), Judged::NotYours);
-    let elsewhere = By { instance: "other", ..by(&chat, &ada, Tier::Operator) };
-    assert_eq!(book.answer("a", press("once"), &elsewhere, NOW), Judged::NotYours);
-    assert!(book.answer("b", press("once"), &by(&group, &bob, Tier::Admin), NOW) != Judged::NotYours);
+    assert_eq!(book.answer("b", press("once"), &by(&group, &bob, Tier::User), NOW), AnswerOutcome::NotYours);
+    assert_eq!(book.answer("a", press("once"), &by(&group, &ada, Tier::User), NOW), AnswerOutcome::NotYours);
+    let elsewhere = Answerer { instance: "other", ..by(&chat, &ada, Tier::Operator) };
+    assert_eq!(book.answer("a", press("once"), &elsewhere, NOW), AnswerOutcome::NotYours);
+    assert!(book.answer("b", press("once"), &by(&group, &bob, Tier::Admin), NOW) != AnswerOutcome::NotYours);
     let nobody = Sender::new("");
-    let mut open = Book::default();
+    let mut open = QuestionBook::default();
     open.open(Question { requester: nobody.clone(), ..question("c") });
-    assert_eq!(open.answer("c", press("once"), &by(&chat, &nobody, Tier::User), NOW), Judged::NotYours);
+    assert_eq!(open.answer("c", press("once"), &by(&chat, &nobody, Tier::User), NOW), AnswerOutcome::NotYours);
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn what_needs_an_admin_is_approved_by_no_user_but_its_requester_may_deny_it() {
     let (ada, admin) = (ada(), Sender::new("1"));
     let asked = Question { needs: Tier::Admin, chat: dm.clone(), addressee: Some("1".to_owned()), ..question("a") };
     let mut open = book([asked.clone()]);
-    assert_eq!(open.answer("a", press("once"), &by(&chat, &ada, Tier::User), NOW), Judged::NeedsAdmin);
-    let denial = open.answer("a", Pick::Deny { why: Some("no".to_owned()) }, &by(&chat, &ada, Tier::User), NOW);
+    assert_eq!(open.answer("a", press("once"), &by(&chat, &ada, Tier::User), NOW), AnswerOutcome::NeedsAdmin);
+    let denial = open.answer("a", AnswerChoice::Deny { why: Some("no".to_owned()) }, &by(&chat, &ada, Tier::User), NOW);
     assert_eq!(taken(denial), Answer::Denied { why: Some("no".to_owned()) });
     let mut open = book([asked]);
     assert_eq!(
@@ -106,7 +106,7 @@ fn what_needs_an_admin_is_approved_by_no_user_but_its_requester_may_deny_it() {
 fn only_an_admin_approves_for_always() {
     let (chat, ada) = (Chat::dm("7"), ada());
     let mut book = book([question("a")]);
-    assert_eq!(book.answer("a", press("always"), &by(&chat, &ada, Tier::User), NOW), Judged::OnlyOnceOrSession);
+    assert_eq!(book.answer("a", press("always"), &by(&chat, &ada, Tier::User), NOW), AnswerOutcome::OnlyOnceOrSession);
     let always = book.answer("a", press("always"), &by(&chat, &ada, Tier::Admin), NOW);
     assert_eq!(taken(always), Answer::Approved(Verdict::Always));
 }
@@ -116,10 +116,10 @@ fn an_answer_after_its_time_changes_nothing() {
     let (chat, ada) = (Chat::dm("7"), ada());
     let mut book = book([question("a")]);
     let late = NOW + 300_000;
-    assert_eq!(book.answer("a", press("once"), &by(&chat, &ada, Tier::User), late), Judged::Late);
-    assert_eq!(book.meant_by("yes", &by(&chat, &ada, Tier::User), late), None);
+    assert_eq!(book.answer("a", press("once"), &by(&chat, &ada, Tier::User), late), AnswerOutcome::Expired);
+    assert_eq!(book.find_by_words("yes", &by(&chat, &ada, Tier::User), late), None);
     book.close("a");
-    assert_eq!(book.answer("a", press("once"), &by(&chat, &ada, Tier::User), NOW), Judged::Closed);
+    assert_eq!(book.answer("a", press("once"), &by(&chat, &ada, Tier::User), NOW), AnswerOutcome::Closed);
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn words_answer_the_newest_question_that_was_put_to_who_says_them() {
         ..question(id)
     };
     let book = book([here("a", &bob), here("b", &ada), here("c", &ada)]);
-    let meant = |text: &str, who: &Sender| book.meant_by(text, &by(&chat, who, Tier::Admin), NOW);
-    assert_eq!(meant("Yes!", &ada), Some(("c".to_owned(), Pick::Approve(Verdict::Once))));
-    assert_eq!(meant("no", &bob), Some(("a".to_owned(), Pick::Deny { why: None })));
+    let meant = |text: &str, who: &Sender| book.find_by_words(text, &by(&chat, who, Tier::Admin), NOW);
+    assert_eq!(meant("Yes!", &ada), Some(("c".to_owned(), AnswerChoice::Approve(Verdict::Once))));
+    assert_eq!(meant("no", &bob), Some(("a".to_owned(), AnswerChoice::Deny { why: None })));
     assert_eq!(meant("2", &ada), Some(("c".to_owned(), press("session"))));
     assert_eq!(meant("yes, and then some", &ada), None, "the whole text has to be the word");
     assert_eq!(meant("yes", &Sender::new("9")), None, "also an admin answers others by command or button only");
@@ -163,22 +163,25 @@ fn a_choice_takes_a_number_a_label_and_where_it_is_free_any_words() {
     for text in ["1. coffee", "option", "-1", "tea?", "tea or coffee", "1 2", "", "please"] {
         assert_eq!(read(&strict, text), None, "{text}");
     }
-    assert_eq!(read(&choice("a", true), "milk"), Some(Pick::Words("milk".to_owned())));
+    assert_eq!(read(&choice("a", true), "milk"), Some(AnswerChoice::Words("milk".to_owned())));
     let (chat, ada) = (Chat::dm("7"), ada());
     let by = by(&chat, &ada, Tier::User);
     let mut book = book([choice("a", false), choice("b", true)]);
-    assert_eq!(book.answer("a", press("9"), &by, NOW), Judged::NoSuchOption);
-    assert_eq!(book.answer("a", Pick::Approve(Verdict::Once), &by, NOW), Judged::NoSuchOption);
+    assert_eq!(book.answer("a", press("9"), &by, NOW), AnswerOutcome::NoSuchOption);
+    assert_eq!(book.answer("a", AnswerChoice::Approve(Verdict::Once), &by, NOW), AnswerOutcome::NoSuchOption);
     assert_eq!(taken(book.answer("a", press("2"), &by, NOW)), Answer::Chosen(1));
-    assert_eq!(taken(book.answer("b", Pick::Words("milk".to_owned()), &by, NOW)), Answer::Said("milk".to_owned()));
+    assert_eq!(
+        taken(book.answer("b", AnswerChoice::Words("milk".to_owned()), &by, NOW)),
+        Answer::Text("milk".to_owned())
+    );
     assert!(book.approvals_for(&by).is_empty(), "a choice is not approved");
 }
 
 #[test]
 fn somebody_is_told_once_that_a_question_is_not_theirs_and_what_is_over_is_bounded() {
     let mut book = book([question("a")]);
-    assert!(book.tells("a", "8"));
-    assert!(!book.tells("a", "8"));
+    assert!(book.notify_once("a", "8"));
+    assert!(!book.notify_once("a", "8"));
     for number in 0..2 * ASKS_REMEMBERED_MAX {
         let id = number.to_string();
         book.open(question(&id));
@@ -221,24 +224,24 @@ fn a_bare_word_of_an_admin_answers_nothing_that_was_asked_for_somebody_else() {
     let own = Question { chat: dm.clone(), origin: dm.clone(), requester: admin.clone(), ..question("own") };
     let by = by(&dm, &admin, Tier::Admin);
     for questions in [vec![asked.clone(), own.clone()], vec![own, asked.clone()]] {
-        let meant = book(questions).meant_by("yes", &by, NOW);
-        assert_eq!(meant, Some(("own".to_owned(), Pick::Approve(Verdict::Once))));
+        let meant = book(questions).find_by_words("yes", &by, NOW);
+        assert_eq!(meant, Some(("own".to_owned(), AnswerChoice::Approve(Verdict::Once))));
     }
     let mut alone = book([asked]);
-    assert_eq!((alone.meant_by("yes", &by, NOW), alone.meant_by("1", &by, NOW)), (None, None));
+    assert_eq!((alone.find_by_words("yes", &by, NOW), alone.find_by_words("1", &by, NOW)), (None, None));
     assert_eq!(alone.approvals_for(&by), ["dangerous"]);
     assert_eq!(taken(alone.answer("dangerous", press("once"), &by, NOW)), Answer::Approved(Verdict::Once));
 }
 
 #[test]
 fn somebody_is_told_once_that_a_question_is_not_open_and_who_was_told_is_bounded() {
-    let mut book = Book::default();
-    assert!(book.tells("a", "8") && book.tells("a", "7") && book.tells("b", "8"));
-    assert!(!book.tells("a", "8"));
+    let mut book = QuestionBook::default();
+    assert!(book.notify_once("a", "8") && book.notify_once("a", "7") && book.notify_once("b", "8"));
+    assert!(!book.notify_once("a", "8"));
     for number in 0..2 * ASKS_REMEMBERED_MAX {
-        book.tells(&number.to_string(), "8");
+        book.notify_once(&number.to_string(), "8");
     }
-    assert_eq!(book.told.len(), ASKS_REMEMBERED_MAX);
+    assert_eq!(book.notified.len(), ASKS_REMEMBERED_MAX);
 }
 
 #[test]
@@ -259,7 +262,7 @@ fn a_session_waits_for_one_question_of_a_command_which_can_be_closed_for_the_nex
 #[test]
 fn politeness_and_punctuation_change_no_yes_and_no_no_but_asking_back_is_neither() {
     let asked = question("a");
-    let yes = Some(Pick::Approve(Verdict::Once));
+    let yes = Some(AnswerChoice::Approve(Verdict::Once));
     for text in [
         "Yes please",
         "yes, please!",
@@ -273,7 +276,7 @@ fn politeness_and_punctuation_change_no_yes_and_no_no_but_asking_back_is_neither
         assert_eq!(read(&asked, text), yes, "{text}");
     }
     for text in ["No thank you", "no, thanks.", "Cancel!", "\u{1f44e}\u{fe0f}", "no, no!"] {
-        assert_eq!(read(&asked, text), Some(Pick::Deny { why: None }), "{text}");
+        assert_eq!(read(&asked, text), Some(AnswerChoice::Deny { why: None }), "{text}");
     }
     for text in ["yes?", "yes no", "!yes", "-1", "yes and push it too", "not yes"] {
         assert_eq!(read(&asked, text), None, "{text}");
@@ -286,7 +289,11 @@ fn what_is_one_option_by_its_number_and_another_by_its_label_is_neither() {
     let strict = Question { options: options.clone(), ..choice("a", false) };
     assert_eq!(read(&strict, "1"), None);
     let free = Question { options, ..choice("a", true) };
-    assert_eq!(read(&free, "1"), Some(Pick::Words("1".to_owned())), "in words of their own it says what it says");
+    assert_eq!(
+        read(&free, "1"),
+        Some(AnswerChoice::Words("1".to_owned())),
+        "in words of their own it says what it says"
+    );
     let options = [("1", "tea"), ("2", "Tea!")].map(|(id, label)| ChoiceOption::new(id, label)).to_vec();
     let alike = Question { options, ..choice("a", false) };
     assert_eq!(
@@ -298,21 +305,21 @@ fn what_is_one_option_by_its_number_and_another_by_its_label_is_neither() {
 #[test]
 fn words_count_for_a_question_only_once_it_has_its_receipt_and_were_said_after_it() {
     let (chat, ada) = (Chat::dm("7"), ada());
-    let said = |at_ms: i64| By { at_ms, ..by(&chat, &ada, Tier::User) };
-    let mut open = Book::default();
+    let said = |at_ms: i64| Answerer { at_ms, ..by(&chat, &ada, Tier::User) };
+    let mut open = QuestionBook::default();
     open.open(question("a"));
-    assert_eq!((open.meant_by("yes", &said(0), NOW), open.nearly("perhaps", &said(0), NOW)), (None, None));
-    assert!(open.approvals_for(&said(0)).is_empty() && open.is_on_its_way(&said(0)));
-    open.is_there("a", chat.clone(), Receipt::new(vec!["p1".to_owned()], 50_000));
+    assert_eq!((open.find_by_words("yes", &said(0), NOW), open.near_miss("perhaps", &said(0), NOW)), (None, None));
+    assert!(open.approvals_for(&said(0)).is_empty() && open.has_undelivered_approval(&said(0)));
+    open.mark_shown("a", chat.clone(), Receipt::new(vec!["p1".to_owned()], 50_000));
     let earlier = said(50_000 - ASK_CLOCK_SLACK_MS - 1);
-    assert_eq!((open.meant_by("yes", &earlier, NOW), open.waiting_for(&earlier, NOW)), (None, 0));
-    assert!(open.approvals_for(&earlier).is_empty() && open.is_on_its_way(&earlier));
+    assert_eq!((open.find_by_words("yes", &earlier, NOW), open.waiting_for(&earlier, NOW)), (None, 0));
+    assert!(open.approvals_for(&earlier).is_empty() && open.has_undelivered_approval(&earlier));
     for at_ms in [0, 50_000 - ASK_CLOCK_SLACK_MS, 60_000] {
         let by = said(at_ms);
-        assert!(open.meant_by("yes", &by, NOW).is_some() && !open.is_on_its_way(&by), "{at_ms}");
+        assert!(open.find_by_words("yes", &by, NOW).is_some() && !open.has_undelivered_approval(&by), "{at_ms}");
         assert_eq!((open.approvals_for(&by), open.waiting_for(&by, NOW)), (vec!["a".to_owned()], 1));
     }
-    let mut unsent = Book::default();
+    let mut unsent = QuestionBook::default();
     unsent.open(question("a"));
     assert_eq!(taken(unsent.answer("a", press("once"), &earlier, NOW)), Answer::Approved(Verdict::Once), "it is named");
 }
@@ -324,10 +331,10 @@ fn a_bare_word_and_a_bare_command_mean_the_newest_question_that_is_there() {
     let mut book = book([question("a"), question("b")]);
     book.open(question("not yet"));
     assert_eq!(book.approvals_for(&by), ["b", "a"]);
-    assert_eq!(book.meant_by("yes", &by, NOW).map(|(id, _)| id).as_deref(), Some("b"));
+    assert_eq!(book.find_by_words("yes", &by, NOW).map(|(id, _)| id).as_deref(), Some("b"));
     assert_eq!(book.waiting_for(&by, NOW), 2);
     let stranger = Sender::new("9");
-    assert_eq!(book.waiting_for(&By { sender: &stranger, ..by }, NOW), 0, "they are not theirs to answer");
+    assert_eq!(book.waiting_for(&Answerer { sender: &stranger, ..by }, NOW), 0, "they are not theirs to answer");
 }
 
 #[test]
@@ -336,26 +343,27 @@ fn a_short_text_that_is_no_answer_is_told_the_options_once_and_a_longer_one_neve
     let direct = by(&chat, &ada, Tier::User);
     let mut open = book([choice("a", false)]);
     let long = "x".repeat(ASK_NEAR_CHARS_MAX + 1);
-    assert_eq!((open.nearly(&long, &direct, NOW), open.nearly("one\ntwo", &direct, NOW)), (None, None));
-    assert_eq!(open.nearly("milk", &direct, NOW).map(|question| question.id).as_deref(), Some("a"));
-    assert_eq!(open.nearly("milk", &direct, NOW), None, "said again it is a message");
+    assert_eq!((open.near_miss(&long, &direct, NOW), open.near_miss("one\ntwo", &direct, NOW)), (None, None));
+    assert_eq!(open.near_miss("milk", &direct, NOW).map(|question| question.id).as_deref(), Some("a"));
+    assert_eq!(open.near_miss("milk", &direct, NOW), None, "said again it is a message");
     assert!(open.get("a").is_some());
-    let mut there = book([Question { chat: group.clone(), origin: group.clone(), ..choice("a", false) }]);
+    let mut receipt = book([Question { chat: group.clone(), origin: group.clone(), ..choice("a", false) }]);
     let loose = by(&group, &ada, Tier::User);
-    assert_eq!(there.nearly("milk", &loose, NOW), None, "people talk in a group");
-    assert_eq!(there.nearly("milk", &By { quotes: Some("another"), ..loose }, NOW), None);
-    assert!(there.nearly("milk", &By { quotes: Some("message of a"), ..loose }, NOW).is_some());
+    assert_eq!(receipt.near_miss("milk", &loose, NOW), None, "people talk in a group");
+    assert_eq!(receipt.near_miss("milk", &Answerer { quotes: Some("another"), ..loose }, NOW), None);
+    assert!(receipt.near_miss("milk", &Answerer { quotes: Some("message of a"), ..loose }, NOW).is_some());
 }
 
 #[test]
 fn presses_that_count_for_nothing_are_heeded_so_often_in_a_chat_and_their_count_is_bounded() {
-    let mut book = Book::default();
-    let heeded = |book: &mut Book, now_ms| (0..100).filter(|_| book.heeds("fake", "7", now_ms)).count();
+    let mut book = QuestionBook::default();
+    let heeded =
+        |book: &mut QuestionBook, now_ms| (0..100).filter(|_| book.allows_press_notice("fake", "7", now_ms)).count();
     assert_eq!(heeded(&mut book, NOW), ASK_PRESSES_HEEDED_MAX as usize);
     assert_eq!(heeded(&mut book, NOW + NOTICE_INTERVAL_MS - 1), 0);
     assert_eq!(heeded(&mut book, NOW + NOTICE_INTERVAL_MS), ASK_PRESSES_HEEDED_MAX as usize);
     for chat in 0..2 * ASKS_REMEMBERED_MAX {
-        assert!(book.heeds("fake", &format!("c{chat}"), NOW), "another chat has its own");
+        assert!(book.allows_press_notice("fake", &format!("c{chat}"), NOW), "another chat has its own");
     }
     assert_eq!(book.presses.len(), ASKS_REMEMBERED_MAX);
 }
@@ -364,15 +372,15 @@ fn presses_that_count_for_nothing_are_heeded_so_often_in_a_chat_and_their_count_
 fn a_question_is_answered_where_it_arrived_and_where_its_chat_went() {
     let (thread, ada) = (Chat::new(ChatType::Group, "g").in_thread("t"), ada());
     let asked = Question { chat: thread.clone(), origin: thread.clone(), ..question("a") };
-    let mut open = Book::default();
+    let mut open = QuestionBook::default();
     open.open(asked);
     let whole = Chat::new(ChatType::Group, "g");
-    open.is_there("a", whole.clone(), Receipt::default());
-    assert!(open.meant_by("yes", &by(&whole, &ada, Tier::User), NOW).is_some(), "its thread was gone");
+    open.mark_shown("a", whole.clone(), Receipt::default());
+    assert!(open.find_by_words("yes", &by(&whole, &ada, Tier::User), NOW).is_some(), "its thread was gone");
     assert_eq!(open.approvals_for(&by(&thread, &ada, Tier::User)), ["a"], "it came up there");
     let moved = Chat::new(ChatType::Group, "G");
     open.follow("other", &whole, &moved);
-    assert!(open.meant_by("yes", &by(&moved, &ada, Tier::User), NOW).is_none());
+    assert!(open.find_by_words("yes", &by(&moved, &ada, Tier::User), NOW).is_none());
     open.follow("fake", &whole, &moved);
-    assert!(open.meant_by("yes", &by(&moved, &ada, Tier::User), NOW).is_some());
+    assert!(open.find_by_words("yes", &by(&moved, &ada, Tier::User), NOW).is_some());
 }

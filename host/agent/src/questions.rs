@@ -5,13 +5,13 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-pub use hermes_core::asks::{Answer, Verdict};
+pub use hermes_core::approvals::{Answer, Verdict};
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum TurnQuestion {
     /// Approval of an action.
-    Approval(Approval),
+    Approval(ApprovalRequest),
     /// Choice between several options.
     Choice {
         /// Question, as house markdown.
@@ -26,7 +26,7 @@ pub enum Ask {
 
 /// An action that needs approval.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Approval {
+pub struct ApprovalRequest {
     /// Key under which a longer approval is remembered, such as `shell: rm`. If empty, the approval is never
     /// remembered.
     pub kind: String,
@@ -40,23 +40,23 @@ pub struct Approval {
 
 /// A question on its way to the host, with the channel for its answer.
 #[derive(Debug)]
-pub struct Asked {
+pub struct PendingQuestion {
     /// The question.
-    pub ask: Ask,
+    pub question: TurnQuestion,
     /// Receives the answer; closed once the turn stops waiting.
     pub reply: oneshot::Sender<Answer>,
 }
 
 /// Creates the channel for the questions of a turn. One question waits for the host, which limits how many it
 /// opens.
-pub(crate) fn questions() -> (mpsc::Sender<Asked>, mpsc::Receiver<Asked>) {
+pub(crate) fn channel() -> (mpsc::Sender<PendingQuestion>, mpsc::Receiver<PendingQuestion>) {
     mpsc::channel(1)
 }
 
 /// Asks a question and waits for the answer. Without a host the answer is [`Answer::Gone`].
-pub(crate) async fn ask(questions: &mpsc::Sender<Asked>, ask: Ask) -> Answer {
+pub(crate) async fn ask(questions: &mpsc::Sender<PendingQuestion>, question: TurnQuestion) -> Answer {
     let (reply, answer) = oneshot::channel();
-    if questions.send(Asked { ask, reply }).await.is_err() {
+    if questions.send(PendingQuestion { question, reply }).await.is_err() {
         return Answer::Gone;
     }
     answer.await.unwrap_or(Answer::Gone)
@@ -67,16 +67,16 @@ mod tests {
     use super::*;
     use crate::EventSink;
 
-    fn tea() -> Ask {
-        Ask::Choice { question: "Tea?".to_owned(), options: vec!["yes".to_owned()], free: false }
+    fn tea() -> TurnQuestion {
+        TurnQuestion::Choice { question: "Tea?".to_owned(), options: vec!["yes".to_owned()], free: false }
     }
 
     #[tokio::test]
     async fn a_turn_waits_for_its_answer_and_takes_the_question_back_by_not_waiting() {
         let (sink, _events, mut line) = EventSink::with_line();
         let host = async {
-            let asked = line.asked_people().await;
-            assert_eq!(asked.ask, tea());
+            let asked = line.pending_question().await;
+            assert_eq!(asked.question, tea());
             asked.reply.send(Answer::Chosen(0)).unwrap();
         };
         let ((), answer) = tokio::join!(host, sink.ask(tea()));
@@ -84,7 +84,7 @@ mod tests {
         let mut asked = tokio::select! {
             biased;
             _ = sink.ask(tea()) => panic!("nobody answered"),
-            asked = line.asked_people() => asked,
+            asked = line.pending_question() => asked,
         };
         asked.reply.closed().await;
     }

@@ -1,20 +1,20 @@
 //! Questions to people while a turn waits: permitted answerers, accepted words and expiry.
 //!
-//! Every way of answering (a button, words, a command, a call of an adapter) ends in [`Book::answer`]. A
+//! Every way of answering (a button, words, a command, a call of an adapter) ends in [`QuestionBook::answer`]. A
 //! question is bound to its requester, to its chat and to its unguessable id. It accepts at most one answer.
 //!
 //! A button and a call name their question and count as soon as it is open. Words and bare commands name none;
 //! they refer to the newest question that was visible when they were written. A question is visible once its
-//! delivery has a receipt ([`Book::is_there`]). A message was written after that if it arrives after the
+//! delivery has a receipt ([`QuestionBook::mark_shown`]). A message was written after that if it arrives after the
 //! receipt and if its platform time, where known, is not before the receipt's time. An earlier message belongs
 //! to something else.
 //!
 //! A short text of the addressee that is not a valid answer may be a misspelled one. The host replies with the
-//! options, once per question ([`Book::nearly`]), and does nothing else. A longer text, or a second one, is an
+//! options, once per question ([`QuestionBook::near_miss`]), and does nothing else. A longer text, or a second one, is an
 //! ordinary message.
 //!
 //! A repeated yes or no shortly after an answered approval refers to that same approval. It carries nothing new
-//! for the agent and would interrupt the approved action, so it is dropped ([`Book::is_said_again`]).
+//! for the agent and would interrupt the approved action, so it is dropped ([`QuestionBook::repeats_answer`]).
 //!
 //! The caller that opened a question acts on the answer and denies a question that nobody answers.
 
@@ -77,7 +77,7 @@ pub enum Answer {
     /// Index of the chosen option, from 0.
     Chosen(usize),
     /// Free text instead of an option.
-    Said(String),
+    Text(String),
     /// Nobody answered in time. An approval counts as denied.
     Unanswered,
     /// The turn or the host ended before an answer arrived.
@@ -93,7 +93,7 @@ impl Answer {
 
 /// Kind of question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum QuestionKind {
     /// Approval of an action.
     Approval,
     /// Choice between several options.
@@ -126,7 +126,7 @@ pub struct Question {
     /// Tier needed to answer; the requester may always deny.
     pub needs: Tier,
     /// Kind of question.
-    pub kind: Kind,
+    pub kind: QuestionKind,
     /// Subject in one short line; identifies the question among several.
     pub about: String,
     /// Options in order. The options of a choice have the ids `1`, `2`, …
@@ -141,7 +141,7 @@ pub struct Question {
 
 /// Form of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pick {
+pub enum AnswerChoice {
     /// The option with this id.
     Option(String),
     /// Free text.
@@ -157,7 +157,7 @@ pub enum Pick {
 
 /// Author and context of an answer.
 #[derive(Clone, Copy, Debug)]
-pub struct By<'a> {
+pub struct Answerer<'a> {
     /// Instance through which the answer arrived.
     pub instance: &'a str,
     /// Chat of the answer; `None` if the instance itself vouches for the sender without a chat.
@@ -172,11 +172,11 @@ pub struct By<'a> {
     pub quotes: Option<&'a str>,
 }
 
-/// Judgement of an answer.
+/// Result of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Judged {
+pub enum AnswerOutcome {
     /// The answer is accepted and the question is closed.
-    Taken(Box<Question>, Answer),
+    Accepted(Box<Question>, Answer),
     /// The question was answered before. Nothing changes.
     Already,
     /// The question was closed without an answer. Nothing changes.
@@ -184,7 +184,7 @@ pub enum Judged {
     /// The question is unknown: it belongs to an earlier run of the host or never existed.
     Unknown,
     /// The question has expired. Nothing changes.
-    Late,
+    Expired,
     /// The question belongs to somebody else or to another chat.
     NotYours,
     /// Only an admin may answer.
@@ -197,7 +197,7 @@ pub enum Judged {
 
 /// The book of open questions and of recently closed ones.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct QuestionBook {
     /// Open questions by the order in which they were asked.
     open: BTreeMap<u64, OpenQuestion>,
     asked: u64,
@@ -206,7 +206,7 @@ pub struct Book {
     /// Recently answered approvals, newest last, with the time of the answer in Unix milliseconds.
     answered: VecDeque<(Question, i64)>,
     /// Pairs of closed question and person who was already notified of it, newest last.
-    told: VecDeque<(String, String)>,
+    notified: VecDeque<(String, String)>,
     /// Ineffective button presses by instance and chat: start of the count in Unix milliseconds, and the count.
     presses: BTreeMap<(String, String), (i64, u32)>,
 }
@@ -215,25 +215,28 @@ pub struct Book {
 struct OpenQuestion {
     question: Question,
     /// Receipt that proves that the question is visible in its chat.
-    there: Option<Receipt>,
+    receipt: Option<Receipt>,
     /// True once the options were repeated.
-    told_again: bool,
+    options_repeated: bool,
     /// People who were already notified that the question is not theirs.
-    told: BTreeSet<String>,
+    notified: BTreeSet<String>,
 }
 
-impl Book {
+impl QuestionBook {
     /// Opens a question.
     pub fn open(&mut self, question: Question) {
         self.asked += 1;
-        self.open.insert(self.asked, OpenQuestion { question, there: None, told_again: false, told: BTreeSet::new() });
+        self.open.insert(
+            self.asked,
+            OpenQuestion { question, receipt: None, options_repeated: false, notified: BTreeSet::new() },
+        );
     }
 
     /// Records the receipt of a question. From now on words in the chat of its arrival may answer it.
-    pub fn is_there(&mut self, id: &str, chat: Chat, receipt: Receipt) {
+    pub fn mark_shown(&mut self, id: &str, chat: Chat, receipt: Receipt) {
         if let Some(open) = self.number(id).and_then(|number| self.open.get_mut(&number)) {
             open.question.chat = chat;
-            open.there = Some(receipt);
+            open.receipt = Some(receipt);
         }
     }
 
@@ -257,51 +260,51 @@ impl Book {
         }
     }
 
-    /// Judges an answer and closes the question if it is accepted. No other code answers questions.
-    pub fn answer(&mut self, id: &str, pick: Pick, by: &By<'_>, now_ms: i64) -> Judged {
+    /// Evaluates an answer and closes the question if it is accepted. No other code answers questions.
+    pub fn answer(&mut self, id: &str, pick: AnswerChoice, by: &Answerer<'_>, now_ms: i64) -> AnswerOutcome {
         let Some(number) = self.number(id) else {
             return match self.over.iter().find(|(over, _)| over == id) {
-                Some((_, true)) => Judged::Already,
-                Some((_, false)) => Judged::Closed,
-                None => Judged::Unknown,
+                Some((_, true)) => AnswerOutcome::Already,
+                Some((_, false)) => AnswerOutcome::Closed,
+                None => AnswerOutcome::Unknown,
             };
         };
         let question = &self.open[&number].question;
-        let answer = match question.judge(pick, by, now_ms) {
+        let answer = match question.evaluate(pick, by, now_ms) {
             Ok(answer) => answer,
-            Err(judged) => return judged,
+            Err(outcome) => return outcome,
         };
-        let Some(open) = self.open.remove(&number) else { return Judged::Unknown };
+        let Some(open) = self.open.remove(&number) else { return AnswerOutcome::Unknown };
         self.remember(id, true);
-        if open.question.kind == Kind::Approval {
-            self.answered.retain(|(_, at_ms)| is_of_late(*at_ms, now_ms));
+        if open.question.kind == QuestionKind::Approval {
+            self.answered.retain(|(_, at_ms)| is_recent(*at_ms, now_ms));
             if self.answered.len() >= ASKS_REMEMBERED_MAX {
                 self.answered.pop_front();
             }
             self.answered.push_back((open.question.clone(), now_ms));
         }
-        Judged::Taken(Box::new(open.question), answer)
+        AnswerOutcome::Accepted(Box::new(open.question), answer)
     }
 
     /// Records that a person is notified that a question is closed or belongs to someone else. Returns false if
     /// the person was notified before or the limit of the question is reached.
-    pub fn tells(&mut self, id: &str, who: &str) -> bool {
+    pub fn notify_once(&mut self, id: &str, who: &str) -> bool {
         if let Some(open) = self.number(id).and_then(|number| self.open.get_mut(&number)) {
-            return open.told.len() < ASK_TOLD_MAX && open.told.insert(who.to_owned());
+            return open.notified.len() < ASK_TOLD_MAX && open.notified.insert(who.to_owned());
         }
-        if self.told.iter().any(|(ask, told)| ask == id && told == who) {
+        if self.notified.iter().any(|(ask, notified)| ask == id && notified == who) {
             return false;
         }
-        if self.told.len() >= ASKS_REMEMBERED_MAX {
-            self.told.pop_front();
+        if self.notified.len() >= ASKS_REMEMBERED_MAX {
+            self.notified.pop_front();
         }
-        self.told.push_back((id.to_owned(), who.to_owned()));
+        self.notified.push_back((id.to_owned(), who.to_owned()));
         true
     }
 
     /// Returns true if an ineffective button press in this chat still gets a response. The number of responses
     /// per minute is limited, independent of the question.
-    pub fn heeds(&mut self, instance: &str, chat: &str, now_ms: i64) -> bool {
+    pub fn allows_press_notice(&mut self, instance: &str, chat: &str, now_ms: i64) -> bool {
         let key = (instance.to_owned(), chat.to_owned());
         if self.presses.len() >= ASKS_REMEMBERED_MAX && !self.presses.contains_key(&key) {
             let oldest = self.presses.iter().min_by_key(|(_, (since_ms, _))| *since_ms).map(|(key, _)| key.clone());
@@ -320,74 +323,74 @@ impl Book {
     /// Returns the question that these words answer, with the parsed answer: the newest question in this chat
     /// that is addressed to the sender and was visible at that time. A question that an admin receives on
     /// behalf of somebody else needs a button or a command.
-    pub fn meant_by(&self, text: &str, by: &By<'_>, now_ms: i64) -> Option<(String, Pick)> {
-        let own = self.put_to(by, now_ms).map(|open| &open.question);
+    pub fn find_by_words(&self, text: &str, by: &Answerer<'_>, now_ms: i64) -> Option<(String, AnswerChoice)> {
+        let own = self.addressed_to(by, now_ms).map(|open| &open.question);
         own.filter_map(|question| Some((question.id.clone(), read(question, text)?))).next_back()
     }
 
     /// Returns the question to which this text may be a failed attempt at an answer: a short text of the
     /// addressee, in a direct message or with a quote of the question. Considers only the newest question, and
     /// only once.
-    pub fn nearly(&mut self, text: &str, by: &By<'_>, now_ms: i64) -> Option<Question> {
+    pub fn near_miss(&mut self, text: &str, by: &Answerer<'_>, now_ms: i64) -> Option<Question> {
         let text = text.trim();
         if text.chars().count() > ASK_NEAR_CHARS_MAX || text.lines().count() != 1 {
             return None;
         }
-        let id = self.put_to(by, now_ms).next_back()?.question.id.clone();
+        let id = self.addressed_to(by, now_ms).next_back()?.question.id.clone();
         let open = self.open.get_mut(&self.number(&id)?)?;
-        let is_quoted = by
-            .quotes
-            .is_some_and(|message| open.there.iter().any(|there| there.message_ids.iter().any(|one| one == message)));
+        let is_quoted = by.quotes.is_some_and(|message| {
+            open.receipt.iter().any(|receipt| receipt.message_ids.iter().any(|one| one == message))
+        });
         let is_meant = is_quoted || by.chat.is_some_and(|chat| is_dm(&chat.kind));
-        if !is_meant || open.told_again {
+        if !is_meant || open.options_repeated {
             return None;
         }
-        open.told_again = true;
+        open.options_repeated = true;
         Some(open.question.clone())
     }
 
     /// Returns true if these words would answer an approval that the sender answered here a moment ago.
-    pub fn is_said_again(&self, text: &str, by: &By<'_>, now_ms: i64) -> bool {
+    pub fn repeats_answer(&self, text: &str, by: &Answerer<'_>, now_ms: i64) -> bool {
         self.answered.iter().any(|(question, at_ms)| {
-            let is_own = question.addressee.is_none() && question.is_put_to(by.sender);
-            is_of_late(*at_ms, now_ms) && is_own && question.stands_in(by) && read(question, text).is_some()
+            let is_own = question.addressee.is_none() && question.is_addressed_to(by.sender);
+            is_recent(*at_ms, now_ms) && is_own && question.is_shown_in(by) && read(question, text).is_some()
         })
     }
 
     /// Returns the questions in this chat that are addressed to the sender and were visible at that time,
     /// newest last.
-    fn put_to(&self, by: &By<'_>, now_ms: i64) -> impl DoubleEndedIterator<Item = &OpenQuestion> {
+    fn addressed_to(&self, by: &Answerer<'_>, now_ms: i64) -> impl DoubleEndedIterator<Item = &OpenQuestion> {
         self.open.values().filter(move |open| {
             let question = &open.question;
-            let is_own = question.addressee.is_none() && question.is_put_to(by.sender);
-            question.expires_at_ms > now_ms && question.stands_in(by) && is_own && open.is_there_for(by)
+            let is_own = question.addressee.is_none() && question.is_addressed_to(by.sender);
+            question.expires_at_ms > now_ms && question.is_shown_in(by) && is_own && open.was_shown_to(by)
         })
     }
 
     /// Returns the approvals to which `/approve` and `/deny` refer in this chat, the best match first: the
     /// newest one addressed to the sender, then those addressed to others. Considers only questions that were
     /// visible at that time.
-    pub fn approvals_for(&self, by: &By<'_>) -> Vec<String> {
-        let here = || self.approvals(by).filter(|open| open.is_there_for(by)).map(|open| &open.question).rev();
-        let own = here().filter(|question| question.is_put_to(by.sender));
-        let others = here().filter(|question| !question.is_put_to(by.sender));
+    pub fn approvals_for(&self, by: &Answerer<'_>) -> Vec<String> {
+        let here = || self.approvals(by).filter(|open| open.was_shown_to(by)).map(|open| &open.question).rev();
+        let own = here().filter(|question| question.is_addressed_to(by.sender));
+        let others = here().filter(|question| !question.is_addressed_to(by.sender));
         own.chain(others).map(|question| question.id.clone()).collect()
     }
 
     /// Returns true if an approval that the sender may give in this chat was not yet visible when the sender
     /// wrote.
-    pub fn is_on_its_way(&self, by: &By<'_>) -> bool {
-        self.approvals(by).any(|open| open.question.is_theirs(by) && !open.is_there_for(by))
+    pub fn has_undelivered_approval(&self, by: &Answerer<'_>) -> bool {
+        self.approvals(by).any(|open| open.question.may_be_answered_by(by) && !open.was_shown_to(by))
     }
 
-    fn approvals(&self, by: &By<'_>) -> impl DoubleEndedIterator<Item = &OpenQuestion> {
-        self.open.values().filter(|open| open.question.kind == Kind::Approval && open.question.is_about(by))
+    fn approvals(&self, by: &Answerer<'_>) -> impl DoubleEndedIterator<Item = &OpenQuestion> {
+        self.open.values().filter(|open| open.question.kind == QuestionKind::Approval && open.question.concerns(by))
     }
 
     /// Returns the number of visible questions here that wait for the sender.
-    pub fn waiting_for(&self, by: &By<'_>, now_ms: i64) -> usize {
-        let here = self.open.values().filter(|open| open.question.is_about(by) && open.is_there_for(by));
-        here.filter(|open| open.question.expires_at_ms > now_ms && open.question.is_theirs(by)).count()
+    pub fn waiting_for(&self, by: &Answerer<'_>, now_ms: i64) -> usize {
+        let here = self.open.values().filter(|open| open.question.concerns(by) && open.was_shown_to(by));
+        here.filter(|open| open.question.expires_at_ms > now_ms && open.question.may_be_answered_by(by)).count()
     }
 
     /// Returns an open question.
@@ -444,72 +447,72 @@ impl Book {
     }
 }
 
-fn is_of_late(at_ms: i64, now_ms: i64) -> bool {
+fn is_recent(at_ms: i64, now_ms: i64) -> bool {
     now_ms.saturating_sub(at_ms) <= ASK_ECHO_MS
 }
 
 impl OpenQuestion {
     /// Returns true if the question was visible when the sender wrote.
-    fn is_there_for(&self, by: &By<'_>) -> bool {
-        self.there.as_ref().is_some_and(|there| {
-            let is_known = there.at_ms > 0 && by.at_ms > 0;
-            !is_known || by.at_ms.saturating_add(ASK_CLOCK_SLACK_MS) >= there.at_ms
+    fn was_shown_to(&self, by: &Answerer<'_>) -> bool {
+        self.receipt.as_ref().is_some_and(|receipt| {
+            let is_known = receipt.at_ms > 0 && by.at_ms > 0;
+            !is_known || by.at_ms.saturating_add(ASK_CLOCK_SLACK_MS) >= receipt.at_ms
         })
     }
 }
 
 impl Question {
-    fn judge(&self, pick: Pick, by: &By<'_>, now_ms: i64) -> Result<Answer, Judged> {
+    fn evaluate(&self, pick: AnswerChoice, by: &Answerer<'_>, now_ms: i64) -> Result<Answer, AnswerOutcome> {
         let is_staff = by.tier >= Tier::Admin;
-        if self.instance != by.instance || !self.is_about(by) || !self.is_theirs(by) {
-            return Err(Judged::NotYours);
+        if self.instance != by.instance || !self.concerns(by) || !self.may_be_answered_by(by) {
+            return Err(AnswerOutcome::NotYours);
         }
         if now_ms >= self.expires_at_ms {
-            return Err(Judged::Late);
+            return Err(AnswerOutcome::Expired);
         }
-        let answer = self.meaning(pick).ok_or(Judged::NoSuchOption)?;
+        let answer = self.meaning(pick).ok_or(AnswerOutcome::NoSuchOption)?;
         let denies = matches!(answer, Answer::Denied { .. });
         if by.tier < self.needs && !(denies && self.is_requester(by.sender)) {
-            return Err(Judged::NeedsAdmin);
+            return Err(AnswerOutcome::NeedsAdmin);
         }
         if answer == Answer::Approved(Verdict::Always) && !is_staff {
-            return Err(Judged::OnlyOnceOrSession);
+            return Err(AnswerOutcome::OnlyOnceOrSession);
         }
         Ok(answer)
     }
 
     /// Returns the meaning of a pick for this question, or `None` if it has none.
-    fn meaning(&self, pick: Pick) -> Option<Answer> {
+    fn meaning(&self, pick: AnswerChoice) -> Option<Answer> {
         match (self.kind, pick) {
-            (Kind::Approval, Pick::Option(id)) if id == DENY => Some(Answer::Denied { why: None }),
-            (Kind::Approval, Pick::Option(id)) => Verdict::from_word(&id).map(Answer::Approved),
-            (Kind::Approval, Pick::Approve(verdict)) => Some(Answer::Approved(verdict)),
-            (Kind::Approval, Pick::Deny { why }) => Some(Answer::Denied { why }),
-            (Kind::Choice { .. }, Pick::Option(id)) => {
+            (QuestionKind::Approval, AnswerChoice::Option(id)) if id == DENY => Some(Answer::Denied { why: None }),
+            (QuestionKind::Approval, AnswerChoice::Option(id)) => Verdict::from_word(&id).map(Answer::Approved),
+            (QuestionKind::Approval, AnswerChoice::Approve(verdict)) => Some(Answer::Approved(verdict)),
+            (QuestionKind::Approval, AnswerChoice::Deny { why }) => Some(Answer::Denied { why }),
+            (QuestionKind::Choice { .. }, AnswerChoice::Option(id)) => {
                 self.options.iter().position(|option| option.id == id).map(Answer::Chosen)
             }
-            (Kind::Choice { free: true }, Pick::Words(words)) => Some(Answer::Said(words)),
+            (QuestionKind::Choice { free: true }, AnswerChoice::Words(words)) => Some(Answer::Text(words)),
             _ => None,
         }
     }
 
     /// Returns true if the question is shown in the sender's chat.
-    fn stands_in(&self, by: &By<'_>) -> bool {
+    fn is_shown_in(&self, by: &Answerer<'_>) -> bool {
         self.instance == by.instance && by.chat.is_none_or(|chat| *chat == self.chat)
     }
 
     /// Returns true if the question is shown in, or originates from, the sender's chat.
-    fn is_about(&self, by: &By<'_>) -> bool {
-        self.stands_in(by) || (self.instance == by.instance && by.chat.is_some_and(|chat| *chat == self.origin))
+    fn concerns(&self, by: &Answerer<'_>) -> bool {
+        self.is_shown_in(by) || (self.instance == by.instance && by.chat.is_some_and(|chat| *chat == self.origin))
     }
 
     /// Returns true if the sender may answer, or at least deny.
-    fn is_theirs(&self, by: &By<'_>) -> bool {
-        self.is_put_to(by.sender) || self.is_requester(by.sender) || by.tier >= Tier::Admin
+    fn may_be_answered_by(&self, by: &Answerer<'_>) -> bool {
+        self.is_addressed_to(by.sender) || self.is_requester(by.sender) || by.tier >= Tier::Admin
     }
 
     /// Returns true if the question is addressed to the sender.
-    fn is_put_to(&self, sender: &Sender) -> bool {
+    fn is_addressed_to(&self, sender: &Sender) -> bool {
         match &self.addressee {
             Some(id) => *id == sender.id,
             None => self.is_requester(sender),

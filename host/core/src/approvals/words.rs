@@ -4,7 +4,7 @@
 //! approval, one of a few words for yes and no. Case, whitespace, surrounding punctuation and polite phrases
 //! are ignored. A text that matches one option by number and another by label matches neither.
 
-use super::{Kind, Pick, Question, Verdict};
+use super::{AnswerChoice, Question, QuestionKind, Verdict};
 
 /// Words that approve once.
 const ONCE: &[&str] = &["approve", "yes", "ok", "okay", "confirm", "y", "once", "👍"];
@@ -26,7 +26,7 @@ const BEHIND: &[char] = &['.', ',', ';', ':', '!', '…', ')', ']', '"', '\'', '
 const BETWEEN: &[char] = &['-', '–', '—'];
 
 /// Returns the option or answer that a whole text selects, or `None` if the text is not an answer.
-pub fn read(question: &Question, text: &str) -> Option<Pick> {
+pub fn read(question: &Question, text: &str) -> Option<AnswerChoice> {
     let said = plain(text);
     let (numbered, named) = (numbered(question, &said), named(question, text, &said));
     let option = match (numbered, named) {
@@ -34,11 +34,13 @@ pub fn read(question: &Question, text: &str) -> Option<Pick> {
         (numbered, named) => numbered.or(named),
     };
     if let Some(option) = option {
-        return Some(Pick::Option(question.options[option].id.clone()));
+        return Some(AnswerChoice::Option(question.options[option].id.clone()));
     }
     match question.kind {
-        Kind::Approval => approval(&said),
-        Kind::Choice { free } => (free && !text.trim().is_empty()).then(|| Pick::Words(text.trim().to_owned())),
+        QuestionKind::Approval => approval(&said),
+        QuestionKind::Choice { free } => {
+            (free && !text.trim().is_empty()).then(|| AnswerChoice::Words(text.trim().to_owned()))
+        }
     }
 }
 
@@ -62,16 +64,16 @@ fn named(question: &Question, text: &str, said: &str) -> Option<usize> {
     alike.next().filter(|_| alike.next().is_none())
 }
 
-fn approval(said: &str) -> Option<Pick> {
+fn approval(said: &str) -> Option<AnswerChoice> {
     let says = |words: &[&str]| words.contains(&said);
     match () {
-        () if says(ONCE) => Some(Pick::Approve(Verdict::Once)),
-        () if says(SESSION) => Some(Pick::Approve(Verdict::Session)),
-        () if says(ALWAYS) => Some(Pick::Approve(Verdict::Always)),
-        () if says(DENY) => Some(Pick::Deny { why: None }),
+        () if says(ONCE) => Some(AnswerChoice::Approve(Verdict::Once)),
+        () if says(SESSION) => Some(AnswerChoice::Approve(Verdict::Session)),
+        () if says(ALWAYS) => Some(AnswerChoice::Approve(Verdict::Always)),
+        () if says(DENY) => Some(AnswerChoice::Deny { why: None }),
         // A repeated word counts like a single one.
-        () if says_only(said, ONCE) => Some(Pick::Approve(Verdict::Once)),
-        () if says_only(said, DENY) => Some(Pick::Deny { why: None }),
+        () if says_only(said, ONCE) => Some(AnswerChoice::Approve(Verdict::Once)),
+        () if says_only(said, DENY) => Some(AnswerChoice::Deny { why: None }),
         () => None,
     }
 }
