@@ -1,6 +1,6 @@
 //! The surfaces of the host: the command line, the control socket, the status page, and the terminal.
 //!
-//! They translate between people or programs and the engine; no decision about messages is made here.
+//! A surface translates between people or programs and the engine, and decides nothing about messages.
 
 pub mod cli;
 pub mod control;
