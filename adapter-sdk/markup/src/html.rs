@@ -39,7 +39,7 @@ struct HtmlBlock {
     /// The closing tag.
     closer: &'static str,
     /// The list that is open in it.
-    list: Option<ListKind>,
+    list: Option<HtmlList>,
     is_item: bool,
     /// True if it contains a block already.
     begun: bool,
@@ -47,7 +47,7 @@ struct HtmlBlock {
 
 /// The properties of a list from which the following list differs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct ListKind {
+struct HtmlList {
     is_numbered: bool,
     other: bool,
 }
@@ -116,7 +116,7 @@ impl HtmlWriter {
         self.frames.push((FrameEnd::Text(closer.to_owned()), matches!(frame, Frame::Code { .. })));
     }
 
-    fn open_container(&mut self, opener: &str, closer: &'static str, list: Option<ListKind>) {
+    fn open_container(&mut self, opener: &str, closer: &'static str, list: Option<HtmlList>) {
         match list {
             None => self.begin_block(),
             Some(_) => self.container().begun = true,
@@ -129,8 +129,8 @@ impl HtmlWriter {
     fn open_item(&mut self, marker: Marker, task: Option<bool>) {
         self.end_paragraph();
         let (number, list) = match marker {
-            Marker::Bullet { other } => (None, ListKind { is_numbered: false, other }),
-            Marker::Number { number, other } => (Some(number), ListKind { is_numbered: true, other }),
+            Marker::Bullet { other } => (None, HtmlList { is_numbered: false, other }),
+            Marker::Number { number, other } => (Some(number), HtmlList { is_numbered: true, other }),
         };
         if self.container().list != Some(list) {
             self.end_list();
