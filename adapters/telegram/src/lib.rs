@@ -3,7 +3,7 @@
 //! * `api`: the Bot API itself, typed, without policy;
 //! * `inbound`: conversion of updates to events;
 //! * `outbound`: conversion of parts to calls, and the only classification of errors;
-//! * `react`: reactions, limited to Telegram's own emoji;
+//! * `reactions`: reactions, limited to Telegram's own emoji;
 //! * `menu`: the command menu;
 //! * `topics`: the topics opened for the host;
 //! * `connection`: the bot's identity, the poll and its offset;
@@ -20,7 +20,7 @@ mod files;
 mod inbound;
 mod menu;
 mod outbound;
-mod react;
+mod reactions;
 mod topics;
 mod webhook;
 
