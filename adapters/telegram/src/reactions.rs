@@ -2,27 +2,26 @@
 //! <https://core.telegram.org/bots/api#setmessagereaction>
 
 use hermes_adapter_sdk::prelude::*;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::{Telegram, outbound};
+use crate::chat_parameters::chat_parameters_without_topic;
 
-impl React for Telegram {
-    async fn react(&self, message: SentMessage, emoji: String, _: Option<String>) -> Result<(), CallError> {
-        let invalid = |what: &str| CallError::new("invalid", format!("the {what} is not a Telegram {what}"));
-        let mut parameters = outbound::whole(&message.chat).map_err(|_| invalid("chat"))?;
-        parameters.insert("message_id".into(), json!(message.id.parse::<i64>().map_err(|_| invalid("message"))?));
-        let reaction = match nearest(&emoji) {
-            "" => json!([]),
-            emoji => json!([{ "type": "emoji", "emoji": emoji }]),
-        };
-        parameters.insert("reaction".into(), reaction);
-        self.call::<Value>("setMessageReaction", &parameters).await.map(drop)
-    }
+/// Returns the parameters that set the reaction to a message; an empty `emoji` removes it.
+pub(crate) fn reaction_parameters(message: &SentMessage, emoji: &str) -> Result<Map<String, Value>, CallError> {
+    let invalid = |what: &str| CallError::new("invalid", format!("the {what} is not a Telegram {what}"));
+    let mut parameters = chat_parameters_without_topic(&message.chat).map_err(|_| invalid("chat"))?;
+    parameters.insert("message_id".into(), json!(message.id.parse::<i64>().map_err(|_| invalid("message"))?));
+    let reaction = match supported(emoji) {
+        "" => json!([]),
+        emoji => json!([{ "type": "emoji", "emoji": emoji }]),
+    };
+    parameters.insert("reaction".into(), reaction);
+    Ok(parameters)
 }
 
 /// Returns Telegram's reaction that replaces an emoji that it does not have.
 /// <https://core.telegram.org/bots/api#reactiontypeemoji>
-fn nearest(emoji: &str) -> &str {
+fn supported(emoji: &str) -> &str {
     match emoji {
         "✅" => "👍",
         "❌" => "👎",
