@@ -13,14 +13,16 @@
 //!   so a part that a platform rejects can be sent again without markup.
 //!
 //! Platforms with a dialect of their own implement [`Renderer`] and call
-//! [`split_rendered`]; the splitting is the same for every dialect. The module `tree`
-//! defines the parsed text, `parse` reads markdown, `split` finds the cuts.
+//! [`split_rendered`]; the splitting is the same for every dialect. A web page without a limit
+//! inserts [`html`]. The module `tree` defines the parsed text, `parse` reads markdown, `split`
+//! finds the cuts.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod commonmark;
 mod discord;
+mod html;
 mod measure;
 mod mrkdwn;
 mod parse;
@@ -34,6 +36,7 @@ mod wide;
 
 pub use commonmark::CommonMark;
 pub use discord::Discord;
+pub use html::html;
 pub use measure::{Limit, Unit, measure};
 pub use mrkdwn::Mrkdwn;
 pub use parse::{MARKDOWN_BYTES_MAX, parse};

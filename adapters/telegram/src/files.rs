@@ -15,12 +15,13 @@ use rustix::fs::{CWD, Mode, OFlags};
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
-use crate::api::{ApiError, FilePath};
+use crate::api::ApiError;
 use crate::connection::Connection;
+use crate::objects::FilePath;
 
 impl Connection {
     /// Downloads a file for the host. If it fails, the returned attachment contains the reason.
-    pub async fn fetch(&self, file: Attachment, within: Duration) -> Attachment {
+    pub(crate) async fn fetch(&self, file: Attachment, within: Duration) -> Attachment {
         let until = Instant::now() + within;
         let fetched = timeout_at(until, self.try_fetch(&file, until)).await;
         match fetched.unwrap_or_else(|_| Err("it did not arrive in time".to_owned())) {
@@ -34,12 +35,12 @@ impl Connection {
             return Err(too_large(file.size, self.media_bytes_max));
         }
         let file_id = file.fetch.as_deref().unwrap_or_default();
-        let found = self.look_up(file_id, until).await.map_err(|error| error.to_string())?;
-        let path = found.file_path.ok_or("the server does not offer the file for download")?;
-        let size = Some(file.size).filter(|size| *size > 0).or(found.file_size);
+        let info = self.file_info(file_id, until).await.map_err(|error| error.to_string())?;
+        let path = info.file_path.ok_or("the server does not offer the file for download")?;
+        let size = Some(file.size).filter(|size| *size > 0).or(info.file_size);
         let slot = self.host.media().create(MediaCreate::new(&file.name, &file.mime, size)).await;
         let slot = slot.map_err(|error| error.to_string())?;
-        let size = match self.bring(&path, Path::new(&slot.path)).await {
+        let size = match self.save(&path, Path::new(&slot.path)).await {
             Ok(size) => size,
             Err(why) => {
                 // Otherwise the host deletes the file later.
@@ -53,20 +54,20 @@ impl Connection {
 
     /// Returns the server's path of a file. A local server downloads the whole file before it answers, so this
     /// call may take all the remaining time. An interrupted call is repeated once.
-    async fn look_up(&self, file_id: &str, until: Instant) -> Result<FilePath, ApiError> {
+    async fn file_info(&self, file_id: &str, until: Instant) -> Result<FilePath, ApiError> {
         let parameters = json!({ "file_id": file_id });
-        let ask = || self.api.call_within("getFile", &parameters, until.saturating_duration_since(Instant::now()));
-        match ask().await {
-            Err(ApiError::NotSent(_) | ApiError::Doubtful(_)) => ask().await,
-            found => found,
+        let request = || self.api.call_within("getFile", &parameters, until.saturating_duration_since(Instant::now()));
+        match request().await {
+            Err(ApiError::NotSent(_) | ApiError::Unknown(_)) => request().await,
+            result => result,
         }
     }
 
-    async fn bring(&self, path: &str, to: &Path) -> Result<u64, String> {
+    async fn save(&self, path: &str, to: &Path) -> Result<u64, String> {
         let bytes_max = self.media_bytes_max;
         if !path.starts_with('/') {
             let fetched = match self.api.download(path, to, bytes_max).await {
-                Err(ApiError::NotSent(_) | ApiError::Doubtful(_)) => self.api.download(path, to, bytes_max).await,
+                Err(ApiError::NotSent(_) | ApiError::Unknown(_)) => self.api.download(path, to, bytes_max).await,
                 fetched => fetched,
             };
             return fetched.map_err(|error| error.to_string());
@@ -100,21 +101,21 @@ fn copy_beneath(folder: &Path, path: &Path, to: &Path, bytes_max: u64) -> Result
     if meta.len() > bytes_max {
         return Err(too_large(meta.len(), bytes_max));
     }
-    let kept = |error: io::Error| format!("the file cannot be saved: {error}");
-    let mut copy = OpenOptions::new().write(true).create(true).truncate(true).open(to).map_err(kept)?;
-    io::copy(&mut file.take(bytes_max), &mut copy).map_err(kept)
+    let write_error = |error: io::Error| format!("the file cannot be saved: {error}");
+    let mut copy = OpenOptions::new().write(true).create(true).truncate(true).open(to).map_err(write_error)?;
+    io::copy(&mut file.take(bytes_max), &mut copy).map_err(write_error)
 }
 
 /// Opens a file component by component, so that neither `..` nor a symbolic link leads outside.
 fn open_beneath(folder: &Path, rest: &Path) -> io::Result<File> {
-    let mut at = open_at(CWD, folder, OFlags::DIRECTORY)?;
+    let mut current = open_at(CWD, folder, OFlags::DIRECTORY)?;
     let mut steps = rest.components().peekable();
     while let Some(step) = steps.next() {
         let Component::Normal(name) = step else { return Err(io::Error::other("its path contains `..`")) };
         let kind = if steps.peek().is_some() { OFlags::DIRECTORY } else { OFlags::empty() };
-        at = open_at(&at, Path::new(name), OFlags::NOFOLLOW | kind)?;
+        current = open_at(&current, Path::new(name), OFlags::NOFOLLOW | kind)?;
     }
-    Ok(at)
+    Ok(current)
 }
 
 fn open_at(folder: impl AsFd, path: &Path, flags: OFlags) -> io::Result<File> {

@@ -11,7 +11,7 @@ const NAME_BYTES_MAX: usize = 32;
 const HELP_CHARS_MAX: usize = 256;
 
 /// Returns the menu entries. A command whose name Telegram does not allow is left out; it still works when typed.
-pub fn entries(commands: &[CommandInfo]) -> Vec<Value> {
+pub(crate) fn entries(commands: &[CommandInfo]) -> Vec<Value> {
     let entry = |command: &CommandInfo| {
         let name = command.name.to_ascii_lowercase().replace('-', "_");
         let is_name = !name.is_empty()

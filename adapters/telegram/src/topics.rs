@@ -1,94 +1,121 @@
-//! Topics that were opened for the host. Telegram has no idempotency keys. The adapter stores each key before its
-//! request, and the opened topic after it, so that the same key never opens two topics, even after an
-//! interruption.
+//! Topics that were opened for the host.
+//!
+//! Telegram has no idempotency keys. The adapter stores each key before its request, and the opened topic after it, so
+//! that the same key never opens two topics, even after an interruption.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::collections::VecDeque;
 
+use hermes_adapter_sdk::prelude::*;
 use hermes_adapter_sdk::serde::{Deserialize, Serialize};
-use hermes_adapter_sdk::serde_json;
+use hermes_adapter_sdk::tokio::sync::Mutex;
+use serde_json::{Map, Value};
+
+use crate::api::ApiError;
+use crate::connection::Connection;
+use crate::errors::call_error;
+use crate::objects::Topic;
 
 /// The key of the stored topics.
-pub const KEPT_AS: &str = "topics_opened";
+const STORE_KEY: &str = "topics_opened";
 
 /// The maximum number of remembered topics; the host retries soon or never.
-const OPENED_MAX: usize = 16;
+const REQUESTS_MAX: usize = 16;
+
+/// The reason for not requesting a topic again.
+const REQUESTED_BEFORE: &str = "the outcome of an earlier request for this topic is unknown; no second topic is opened";
+
+/// The opener of topics.
+#[derive(Default)]
+pub(crate) struct HandoffTopics {
+    /// A lock that is held while a topic is opened and stored.
+    opening: Mutex<()>,
+}
+
+impl HandoffTopics {
+    /// Returns the topic of a key: the one opened earlier, or a new one. A key whose earlier request was interrupted
+    /// opens none.
+    pub(crate) async fn open(
+        &self,
+        connection: &Connection,
+        parameters: &Map<String, Value>,
+        key: &str,
+    ) -> Result<Topic, CallError> {
+        let _guard = self.opening.lock().await;
+        let kv = connection.host.kv();
+        let mut requests = TopicRequests::parse(kv.get(STORE_KEY).await?.as_deref());
+        match requests.state(key) {
+            TopicState::Unknown => {}
+            TopicState::Requested => return Err(CallError::new("unavailable", REQUESTED_BEFORE)),
+            TopicState::Opened(message_thread_id) => return Ok(Topic { message_thread_id }),
+        }
+        kv.set(STORE_KEY, &requests.record(key, None)).await?;
+        let opened: Result<Topic, ApiError> = connection.api.call("createForumTopic", parameters).await;
+        let stored = match &opened {
+            Ok(topic) => Some(requests.record(key, Some(topic.message_thread_id))),
+            Err(ApiError::Refused(_) | ApiError::NotSent(_) | ApiError::Invalid(_)) => Some(requests.remove(key)),
+            // The topic may exist, so the key must not open another one.
+            Err(ApiError::TooLarge(_) | ApiError::Unknown(_)) => None,
+        };
+        if let Some(stored) = stored {
+            if let Err(error) = kv.set(STORE_KEY, &stored).await {
+                // At worst the same key opens no topic.
+                tracing::warn!(%error, "outcome of opening a topic cannot be saved");
+            }
+        }
+        opened.map_err(call_error)
+    }
+}
 
 /// The latest requested topics, with their keys. An entry without a topic number may have opened one: its request was
 /// interrupted.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(crate = "hermes_adapter_sdk::serde", transparent)]
-pub struct Opened(VecDeque<(String, Option<i64>)>);
+struct TopicRequests(VecDeque<(String, Option<i64>)>);
 
 /// The state of a key.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Known {
+enum TopicState {
     /// The key is unknown.
-    No,
+    Unknown,
     /// A topic was requested; the result is unknown.
-    Asked,
+    Requested,
     /// The key opened this topic.
-    Topic(i64),
+    Opened(i64),
 }
 
-impl Opened {
+impl TopicRequests {
     /// Parses the stored topics; an invalid value counts as empty.
-    pub fn read(kept: Option<&str>) -> Self {
-        kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
+    fn parse(stored: Option<&str>) -> Self {
+        stored.and_then(|stored| serde_json::from_str(stored).ok()).unwrap_or_default()
     }
 
     /// Returns the state of a key.
-    pub fn by(&self, key: &str) -> Known {
-        match self.0.iter().find(|(by, _)| by == key) {
-            None => Known::No,
-            Some((_, None)) => Known::Asked,
-            Some((_, Some(topic))) => Known::Topic(*topic),
+    fn state(&self, key: &str) -> TopicState {
+        match self.0.iter().find(|(known, _)| known == key) {
+            None => TopicState::Unknown,
+            Some((_, None)) => TopicState::Requested,
+            Some((_, Some(topic))) => TopicState::Opened(*topic),
         }
     }
 
     /// Records the request of a key, or its opened topic. Returns the value to store.
-    pub fn note(&mut self, key: &str, topic: Option<i64>) -> String {
-        self.0.retain(|(by, _)| by != key);
+    fn record(&mut self, key: &str, topic: Option<i64>) -> String {
+        self.0.retain(|(known, _)| known != key);
         self.0.push_back((key.to_owned(), topic));
-        while self.0.len() > OPENED_MAX {
+        while self.0.len() > REQUESTS_MAX {
             self.0.pop_front();
         }
-        self.kept()
+        self.to_json()
     }
 
     /// Records that a key certainly opened no topic. Returns the value to store.
-    pub fn forget(&mut self, key: &str) -> String {
-        self.0.retain(|(by, _)| by != key);
-        self.kept()
+    fn remove(&mut self, key: &str) -> String {
+        self.0.retain(|(known, _)| known != key);
+        self.to_json()
     }
 
-    fn kept(&self) -> String {
+    fn to_json(&self) -> String {
         serde_json::to_string(self).expect("keys and numbers are always JSON")
-    }
-}
-
-/// The maximum number of remembered forums.
-const FORUMS_MAX: usize = 1024;
-
-/// The groups known to be forums. In a forum, typing outside of topics is visible only with
-/// the id of the general topic.
-#[derive(Debug, Default)]
-pub struct Forums(Mutex<BTreeSet<i64>>);
-
-impl Forums {
-    /// Records a forum. Above the limit the other forums are forgotten, and recorded again with their next message.
-    pub fn note(&self, forum: Option<i64>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.extend(forum);
-        if known.len() > FORUMS_MAX {
-            known.retain(|id| Some(*id) == forum);
-        }
-    }
-
-    /// Returns whether a chat is a known forum.
-    pub fn has(&self, chat: &str) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        chat.parse().is_ok_and(|id: i64| known.contains(&id))
     }
 }
 
@@ -98,36 +125,26 @@ mod tests {
 
     #[test]
     fn the_last_topics_are_known_by_their_keys() {
-        let mut opened = Opened::default();
-        let mut kept = String::new();
+        let mut requests = TopicRequests::default();
+        let mut stored = String::new();
         for n in 0..20 {
-            kept = opened.note(&format!("key {n}"), Some(n));
+            stored = requests.record(&format!("key {n}"), Some(n));
         }
-        assert_eq!(Opened::read(Some(&kept)), opened);
-        assert_eq!(opened.by("key 19"), Known::Topic(19));
-        assert_eq!((opened.by("key 4"), opened.by("key 3")), (Known::Topic(4), Known::No));
-        assert_eq!(Opened::read(Some("{")), Opened::default());
-        assert_eq!(Opened::read(None), Opened::default());
+        assert_eq!(TopicRequests::parse(Some(&stored)), requests);
+        assert_eq!(requests.state("key 19"), TopicState::Opened(19));
+        assert_eq!((requests.state("key 4"), requests.state("key 3")), (TopicState::Opened(4), TopicState::Unknown));
+        assert_eq!(TopicRequests::parse(Some("{")), TopicRequests::default());
+        assert_eq!(TopicRequests::parse(None), TopicRequests::default());
     }
 
     #[test]
     fn a_key_that_was_cut_off_is_known_until_it_is_known_what_came_of_it() {
-        let mut opened = Opened::read(Some(&Opened::default().note("one", None)));
-        assert_eq!(opened.by("one"), Known::Asked);
-        opened.note("one", Some(7));
-        assert_eq!(opened.by("one"), Known::Topic(7));
-        opened.note("two", None);
-        assert_eq!(Opened::read(Some(&opened.forget("two"))).by("two"), Known::No);
-        assert_eq!(Opened::read(Some(r#"[["one",7]]"#)).by("one"), Known::Topic(7));
-    }
-
-    #[test]
-    fn a_forum_is_known_once_it_was_heard_from() {
-        let forums = Forums::default();
-        forums.note(None);
-        forums.note(Some(-100));
-        assert!(forums.has("-100") && !forums.has("-101") && !forums.has("general"));
-        (0..2_000).for_each(|id| forums.note(Some(id)));
-        assert!(forums.has("1999") && forums.0.lock().unwrap().len() <= FORUMS_MAX);
+        let mut requests = TopicRequests::parse(Some(&TopicRequests::default().record("one", None)));
+        assert_eq!(requests.state("one"), TopicState::Requested);
+        requests.record("one", Some(7));
+        assert_eq!(requests.state("one"), TopicState::Opened(7));
+        requests.record("two", None);
+        assert_eq!(TopicRequests::parse(Some(&requests.remove("two"))).state("two"), TopicState::Unknown);
+        assert_eq!(TopicRequests::parse(Some(r#"[["one",7]]"#)).state("one"), TopicState::Opened(7));
     }
 }

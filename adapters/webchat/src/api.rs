@@ -39,7 +39,6 @@ pub(crate) fn router(connection: Arc<Connection>) -> Router {
         .route("/healthz", get(healthz))
         .route("/app.css", get(|| asset("text/css", include_str!("page/app.css"))))
         .route("/app.js", get(|| asset("text/javascript", include_str!("page/app.js"))))
-        .route("/markdown.js", get(|| asset("text/javascript", include_str!("page/markdown.js"))))
         .route("/theme.js", get(|| asset("text/javascript", include_str!("page/theme.js"))))
         .route("/icon.svg", get(|| asset("image/svg+xml", include_str!("page/icon.svg"))))
         .route("/api/state", get(state))

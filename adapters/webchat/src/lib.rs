@@ -5,7 +5,7 @@
 //! start-up.
 //!
 //! * `entry`, `log`: the entries of each conversation, durable and limited in size;
-//! * `ring`, `live`: running turns, and the events that a reconnecting page missed;
+//! * `turn`, `ring`, `live`: running turns, and the events that a reconnecting page missed;
 //! * `session_cache`, `sessions`: the host's view of the conversations: titles, branches,
 //!   sessions that continue elsewhere;
 //! * `connection`: the shared state of an instance;
@@ -45,6 +45,7 @@ mod requests;
 mod ring;
 mod session_cache;
 mod sessions;
+mod turn;
 mod uploads;
 mod view;
 

@@ -10,44 +10,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hermes_adapter_sdk::prelude::*;
-use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::ring::{Backlog, Cursor, Ring};
+use crate::turn::Turn;
 
 /// The maximum number of remembered turns.
 const TURNS_MAX: usize = 64;
-
-/// The maximum size of streamed text per turn, in bytes; `send` delivers the final text anyway.
-const TURN_TEXT_BYTES_MAX: usize = 1024 * 1024;
 
 /// The number of remembered answered events. Later events of their turns are ignored.
 const ANSWERED_MAX: usize = 256;
 
 /// The maximum number of slash commands in the menu.
 const COMMANDS_MAX: usize = 200;
-
-/// A running turn, as the page shows it.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Turn {
-    pub(crate) conversation: String,
-    pub(crate) inbox_id: i64,
-    /// The answer so far.
-    pub(crate) text: String,
-    /// The current activity.
-    progress: String,
-    /// One of `waiting`, `running`, `done`, `failed`.
-    pub(crate) state: &'static str,
-    /// The cause of the failure, or the finish reason.
-    reason: String,
-    /// The number of the last event.
-    #[serde(skip)]
-    seq: Option<u64>,
-    /// The length of `text` in UTF-16 units, as the page counts it.
-    #[serde(skip)]
-    text_utf16: usize,
-}
 
 /// The state that an entry ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,59 +148,14 @@ impl Live {
             return;
         }
         let turn = turn_of(&mut state, conversation, inbox_id);
-        let restarted = matches!(event, TurnEvent::Metadata { .. });
-        if !restarted && turn.seq.is_some_and(|last| seq <= last) {
-            return;
-        }
-        turn.seq = Some(seq);
-        let event_json = match event {
-            TurnEvent::Metadata { .. } => {
-                // A resumed turn starts from the beginning.
-                turn.text.clear();
-                turn.text_utf16 = 0;
-                turn.progress.clear();
-                turn.state = "running";
-                json!({ "type": "turn", "turn": turn })
-            }
-            TurnEvent::Progress { text, tool, .. } => {
-                turn.progress = match tool {
-                    Some(tool) if text.is_empty() => tool.clone(),
-                    _ => text.clone(),
-                };
-                turn.progress = turn.progress.chars().take(300).collect();
-                turn.state = "running";
-                json!({ "type": "progress", "conversation": conversation, "inbox_id": inbox_id, "text": turn.progress })
-            }
-            TurnEvent::Chunk { text } => {
-                if turn.text.len() + text.len() > TURN_TEXT_BYTES_MAX {
-                    return;
-                }
-                let at = turn.text_utf16;
-                turn.text.push_str(text);
-                turn.text_utf16 += text.encode_utf16().count();
-                turn.progress.clear();
-                turn.state = "running";
-                json!({ "type": "chunk", "conversation": conversation, "inbox_id": inbox_id, "at": at, "text": text })
-            }
-            TurnEvent::Error { code, message, .. } => {
-                turn.state = "failed";
-                turn.reason = message.clone();
-                json!({ "type": "turn_end", "conversation": conversation, "inbox_id": inbox_id, "state": "failed", "code": code, "reason": message })
-            }
-            TurnEvent::Done { finish_reason, .. } => {
-                turn.state = "done";
-                turn.reason = finish_reason.clone();
-                json!({ "type": "turn_end", "conversation": conversation, "inbox_id": inbox_id, "state": "done", "reason": finish_reason })
-            }
-            _ => return,
-        };
+        let events = turn.apply(seq, event);
         // A turn that ended without text is no longer shown.
-        let is_silent =
-            |turn: &Turn| matches!(event, TurnEvent::Done { .. }) && (turn.text.is_empty() || turn.reason == "silent");
-        if state.turns.get(&inbox_id).is_some_and(is_silent) {
+        if turn.is_silent() {
             state.turns.remove(&inbox_id);
         }
-        self.publish_in(&mut state, &event_json);
+        for event in &events {
+            self.publish_in(&mut state, event);
+        }
     }
 
     /// Publishes an entry that is in the log.
@@ -261,16 +192,7 @@ fn turn_of<'s>(state: &'s mut LiveState, conversation: &str, inbox_id: i64) -> &
     while state.turns.len() >= TURNS_MAX && !state.turns.contains_key(&inbox_id) {
         state.turns.pop_first();
     }
-    state.turns.entry(inbox_id).or_insert_with(|| Turn {
-        conversation: conversation.to_owned(),
-        inbox_id,
-        text: String::new(),
-        progress: String::new(),
-        state: "waiting",
-        reason: String::new(),
-        seq: None,
-        text_utf16: 0,
-    })
+    state.turns.entry(inbox_id).or_insert_with(|| Turn::new(conversation, inbox_id))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Conversations and entries as the page shows them.
 
+use hermes_adapter_sdk::markup::html;
 use hermes_adapter_sdk::prelude::*;
 use serde_json::{Value, json};
 
@@ -34,7 +35,7 @@ pub(crate) fn conversation_json(connection: &Connection, conversation: &Conversa
     })
 }
 
-/// Returns the entry as JSON for the page, with addresses instead of paths of files.
+/// Returns the entry as JSON for the page: with its text as HTML, and with addresses instead of paths of files.
 pub(crate) fn entry_json(conversation: &str, entry: &Entry) -> Value {
     let files: Vec<Value> = entry
         .files
@@ -48,10 +49,12 @@ pub(crate) fn entry_json(conversation: &str, entry: &Entry) -> Value {
             })
         })
         .collect();
+    let cut_text = entry.text.trim_end().strip_suffix(INTERRUPTED).filter(|_| entry.from == Author::Agent);
     json!({
         "id": entry.id,
         "from": entry.from,
         "text": entry.text,
+        "html": entry.markdown.then(|| html(cut_text.unwrap_or(&entry.text))),
         "at_ms": entry.at_ms,
         "markdown": entry.markdown,
         "inbox_id": entry.inbox_id,
@@ -59,7 +62,7 @@ pub(crate) fn entry_json(conversation: &str, entry: &Entry) -> Value {
         "files": files,
         "choices": entry.choices,
         "chosen": entry.chosen,
-        "interrupted": entry.from == Author::Agent && entry.text.trim_end().ends_with(INTERRUPTED),
+        "interrupted": cut_text.is_some(),
     })
 }
 

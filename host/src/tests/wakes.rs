@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use hermes_agent::tools::Ports;
-use hermes_agent::tools::ports::{Followed, News, UNKNOWN_OUTCOME};
+use hermes_agent::tools::ports::{JobUpdate, Subscription, UNKNOWN_OUTCOME};
 use hermes_agent::{AgentRuntime, EventSink, Message, TurnOutcome, TurnRequest};
 use hermes_core::context::TurnContext;
 use hermes_core::ids::{InboxId, SessionId};
@@ -57,7 +57,7 @@ impl AgentRuntime for Listener {
             self.contexts.lock().unwrap().push(request.context.clone());
             if let Some(id) = said.strip_prefix("follow ") {
                 let lent = lent.wait_for(Option::is_some).await.unwrap().clone().unwrap();
-                lent.wakes.follow(&request.context, id, "some work").await.unwrap();
+                lent.wakeups.subscribe(&request.context, id, "some work").await.unwrap();
             }
             if said.contains("hang") {
                 cancel.cancelled().await;
@@ -131,8 +131,8 @@ fn follows(world: &World, id: &str) {
 }
 
 fn tells(world: &World, ports: &Ports, id: &str, text: &str, last: bool) {
-    let news = News { id: id.to_owned(), text: text.to_owned(), last, upto: text.len() as u64 };
-    world.block_on(ports.wakes.tell(news));
+    let news = JobUpdate { id: id.to_owned(), text: text.to_owned(), last, upto: text.len() as u64 };
+    world.block_on(ports.wakeups.notify(news));
     world.settled();
 }
 
@@ -452,14 +452,14 @@ fn no_word_of_an_adapter_is_taken_for_the_hosts() {
 fn what_is_followed_wakes_its_session_as_often_as_there_is_news_and_never_after_the_last() {
     let (world, listener, _) = world();
     let ports = lend(&world, &listener);
-    assert!(ports.wakes.is_able());
+    assert!(ports.wakeups.is_available());
     follows(&world, "p1");
     tells(&world, &ports, "p1", "half of it", false);
-    assert_eq!(world.block_on(ports.wakes.followed("p1")), Some(Followed { upto: 10, told: 1 }));
+    assert_eq!(world.block_on(ports.wakeups.subscription("p1")), Some(Subscription { upto: 10, notified: 1 }));
     tells(&world, &ports, "p1", "all of it", true);
     tells(&world, &ports, "p1", "all of it", true);
     tells(&world, &ports, "another", "of nobody", true);
-    assert_eq!(world.block_on(ports.wakes.followed("p1")), None);
+    assert_eq!(world.block_on(ports.wakeups.subscription("p1")), None);
     let heard = listener.heard();
     assert_eq!(heard.len(), 4, "{heard:?}");
     assert!(heard[2].ends_with("half of it") && heard[3].ends_with("all of it"), "{heard:?}");
@@ -471,7 +471,7 @@ fn what_its_session_knows_by_other_ways_wakes_nobody() {
     let (world, listener, _) = world();
     let ports = lend(&world, &listener);
     follows(&world, "p1");
-    world.block_on(ports.wakes.forget("p1"));
+    world.block_on(ports.wakeups.unsubscribe("p1"));
     tells(&world, &ports, "p1", "all of it", true);
     assert_eq!(listener.heard().len(), 2);
 }

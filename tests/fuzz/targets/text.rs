@@ -5,7 +5,7 @@ use hermes_core::{
     commands::{self, Parsed},
     secret::{Secret, mask as core_mask},
 };
-use hermes_markup::{LIMIT_MIN, Limit, MarkupDialect, Unit, measure, plain, render};
+use hermes_markup::{LIMIT_MIN, Limit, MarkupDialect, Unit, html, measure, plain, render};
 
 use crate::ring::{Target, texts};
 
@@ -72,7 +72,42 @@ pub fn markup() -> Target {
             assert!(!part.text.trim().is_empty(), "a part that shows nothing");
         }
         assert!(!parts.is_empty() || plain(&text).trim().is_empty(), "text is lost");
+        check_page(&html(&text));
     })
+}
+
+/// Checks that a page gets no tag and no attribute of the text.
+fn check_page(page: &str) {
+    const ELEMENTS: &str = " p br hr h2 h3 h4 h5 h6 blockquote ul ol li input div table thead tbody tr th td figure figcaption pre strong em del u code a span ";
+    let mut open = Vec::new();
+    for tag in page.split('<').skip(1) {
+        let (tag, text) = tag.split_once('>').expect("a tag ends");
+        assert!(!text.contains(['>', '"', '\'']), "unescaped text");
+        let (name, attributes) = tag.split_once(' ').unwrap_or((tag, ""));
+        if let Some(name) = name.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "a tag closes another element");
+            continue;
+        }
+        assert!(ELEMENTS.contains(&format!(" {name} ")), "a tag of the text: {name}");
+        if !["br", "hr", "input"].contains(&name) {
+            open.push(name);
+        }
+        let href = attributes.strip_prefix("href=\"").and_then(|rest| rest.split_once('"'));
+        match href {
+            Some((url, rest)) => {
+                let is_web =
+                    ["http://", "https://", "mailto:"].iter().any(|scheme| url.to_lowercase().starts_with(scheme));
+                assert!(
+                    is_web && rest == " target=\"_blank\" rel=\"noopener noreferrer\"",
+                    "a link of the text: {url}"
+                );
+            }
+            None => {
+                assert!(attributes.len() <= 32 && !attributes.contains("on"), "an attribute of the text: {attributes}")
+            }
+        }
+    }
+    assert!(open.is_empty(), "an element stays open");
 }
 
 /// Slash commands. The first line is the prefix besides `/`.

@@ -2,13 +2,13 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn me() -> api::User {
+fn me() -> User {
     serde_json::from_value(json!({ "id": 42, "is_bot": true, "first_name": "Hermes", "username": "hermes_bot" }))
         .unwrap()
 }
 
 fn read(update: Value) -> Option<Incoming> {
-    incoming(&serde_json::from_value(update).unwrap(), &me())
+    from_update(&serde_json::from_value(update).unwrap(), &me())
 }
 
 fn in_group(text: &str, entities: Value) -> Value {
@@ -43,9 +43,9 @@ fn a_topic_that_was_opened_for_a_handoff_is_the_one_its_messages_come_from() {
         let home = read(json!({ "update_id": 1, "message": {
             "message_id": 1, "date": 1, "text": "/sethome", "chat": chat, "from": { "id": 7, "first_name": "Ada" },
         } }));
-        let topic: api::Topic =
+        let topic: crate::objects::Topic =
             serde_json::from_value(json!({ "message_thread_id": 17, "name": "boats", "icon_color": 1 })).unwrap();
-        let opened = opened(home.unwrap().event.chat, &topic, "boats");
+        let opened = crate::chats::opened_topic(home.unwrap().event.chat, &topic, "boats");
         let next = read(json!({ "update_id": 2, "message": {
             "message_id": 18, "date": 2, "text": "and now?", "chat": chat, "from": { "id": 8, "first_name": "Bob" },
             "message_thread_id": 17, "is_topic_message": true,
@@ -216,7 +216,7 @@ fn an_album_is_one_event_with_the_captions_wherever_they_stand() {
         .unwrap();
         message
     };
-    let whole = album(&[part(1, None), part(2, Some("look")), part(3, Some("and here"))], &me()).unwrap();
+    let whole = from_album(&[part(1, None), part(2, Some("look")), part(3, Some("and here"))], &me()).unwrap();
     assert_eq!(whole.event.event_id, "a:7:G:1-3", "it names what is in it");
     assert_eq!(whole.event.album.as_deref(), Some("G"), "what comes later of it is joined by the host");
     assert_eq!(whole.event.text, "look\nand here", "every caption counts");
@@ -287,9 +287,12 @@ fn what_somebody_writes_to_a_channel_is_a_conversation_of_its_own_and_is_answere
     let (ada, bob) = (written(7), written(8));
     assert_eq!(ada.chat.thread.as_deref(), Some("direct:7"));
     assert_ne!(ada.chat, bob.chat);
-    let place = crate::outbound::place(&ada.chat).unwrap();
+    let place = crate::chat_parameters::chat_parameters(&ada.chat).unwrap();
     assert_eq!(Value::Object(place), json!({ "chat_id": -100, "direct_messages_topic_id": 7 }));
-    assert_eq!(Value::Object(crate::outbound::whole(&ada.chat).unwrap()), json!({ "chat_id": -100 }));
+    assert_eq!(
+        Value::Object(crate::chat_parameters::chat_parameters_without_topic(&ada.chat).unwrap()),
+        json!({ "chat_id": -100 })
+    );
 }
 
 fn private(fields: Value) -> Event {

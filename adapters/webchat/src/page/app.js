@@ -1,5 +1,5 @@
 // The page: conversations, the stream of events, the message field.
-// Everything that comes from outside is put into text nodes or through markdown.js.
+// Everything that comes from outside is put into text nodes, except the HTML of messages, which the adapter escapes.
 "use strict";
 
 const $ = (id) => document.getElementById(id);
@@ -202,14 +202,27 @@ function drawWelcome() {
   $("welcome").hidden = state.entries.length > 0 || state.turns.size > 0;
 }
 
-/** How the host ends an answer that was cut short. */
-const INTERRUPTED = "(interrupted)";
+/** Returns the body of a message. `html` comes from the adapter, which escapes all text in it. */
+function bodyNode(html) {
+  const body = make("div", "body");
+  body.innerHTML = html;
+  for (const head of body.querySelectorAll("figcaption")) {
+    const copy = make("button", "copy", "Copy");
+    copy.type = "button";
+    head.append(copy);
+  }
+  return body;
+}
+
+$("log").addEventListener("click", ({ target }) => {
+  target.closest(".spoiler")?.classList.add("shown");
+  const copy = target.closest(".copy");
+  if (copy) copyText(copy, copy.closest("figure").querySelector("code").textContent);
+});
+$("log").addEventListener("keydown", ({ key, target }) => { if (key === "Enter") target.closest(".spoiler")?.classList.add("shown"); });
 
 function entryNode(entry) {
-  const body = make("div", "body");
-  const text = entry.interrupted ? entry.text.trimEnd().slice(0, -INTERRUPTED.length) : entry.text;
-  if (entry.markdown) body.append(Markdown.render(text));
-  else body.append(make("p", "as-is", text));
+  const body = typeof entry.html === "string" ? bodyNode(entry.html) : make("div", "body", make("p", "as-is", entry.text));
   if (entry.interrupted) body.append(make("p", "interrupted", "interrupted"));
   const node = make("article", `msg ${entry.from}`);
   node.dataset.id = entry.id;
@@ -269,14 +282,16 @@ function turnsShown() {
 function copyButton(text) {
   const button = make("button", "copy-message", "Copy");
   button.type = "button";
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      button.textContent = "Copied";
-    } catch { button.textContent = "Not copied"; }
-    setTimeout(() => { button.textContent = "Copy"; }, 1600);
-  });
+  button.addEventListener("click", () => copyText(button, text));
   return button;
+}
+
+async function copyText(button, text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch { button.textContent = "Not copied"; }
+  setTimeout(() => { button.textContent = "Copy"; }, 1600);
 }
 
 function filesNode(files) {
@@ -341,18 +356,14 @@ function turnNode(turn) {
 
 function fillTurn(node, turn) {
   const children = [];
-  if (turn.text) {
-    const body = make("div", "body");
-    body.append(Markdown.render(turn.text));
-    children.push(body);
-  }
+  if (turn.html) children.push(bodyNode(turn.html));
   if (turn.state === "failed") {
     children.push(make("p", "failure", turn.reason || "the turn failed"));
   } else if (turn.state === "done" && turn.reason === "stopped") {
     children.push(make("p", "interrupted", "interrupted"));
   } else if (turn.state !== "done") {
     const dots = make("span", "dots", make("i"), make("i"), make("i"));
-    children.push(make("p", "progress", dots, turn.progress || (turn.state === "waiting" ? "waiting" : turn.text ? "writing" : "thinking")));
+    children.push(make("p", "progress", dots, turn.progress || (turn.state === "waiting" ? "waiting" : turn.html ? "writing" : "thinking")));
   }
   node.replaceChildren(...children);
 }
@@ -626,7 +637,7 @@ function take(event, cursor) {
       break;
     case "chunk":
       withTurn(event, (turn) => {
-        if (event.at === turn.text.length) turn.text += event.text;
+        if (event.html !== undefined) turn.html = turn.html.slice(0, event.html_at) + event.html;
         turn.progress = "";
         turn.state = "running";
       });
@@ -635,8 +646,8 @@ function take(event, cursor) {
       withTurn(event, (turn) => {
         turn.state = event.state;
         turn.reason = event.reason;
-        if (event.reason === "stopped" && !turn.text) turn.state = "stopped";
-        else if (event.reason === "silent" || (event.state === "done" && !turn.text)) state.turns.delete(event.inbox_id);
+        if (event.reason === "stopped" && !turn.html) turn.state = "stopped";
+        else if (event.reason === "silent" || (event.state === "done" && !turn.html)) state.turns.delete(event.inbox_id);
       });
       break;
     case "commands":

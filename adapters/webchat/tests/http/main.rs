@@ -176,6 +176,50 @@ fn an_answer_streams_and_its_final_text_takes_its_place() {
 }
 
 #[test]
+fn a_message_is_escaped_html_beside_its_text() {
+    let page = Served::start(json!({}));
+    let id = page.conversation();
+    let mut stream = page.stream(None);
+    let inbox_id = page.say(&id, "w1", "**mine** <b>");
+    page.turn(inbox_id, 0, json!({ "type": "metadata", "session_id": "s1", "turn_id": 1 }));
+    page.turn(inbox_id, 1, json!({ "type": "chunk", "text": "x <script> 😀 **a" }));
+    page.turn(inbox_id, 2, json!({ "type": "chunk", "text": "**" }));
+    let chunks = stream.until(|event| event["type"] == "chunk" && event["text"] == "**");
+    let chunks: Vec<&Value> = chunks.iter().filter(|event| event["type"] == "chunk").collect();
+    assert_eq!((&chunks[0]["html_at"], &chunks[0]["html"]), (&json!(0), &json!("<p>x &lt;script&gt; 😀 **a</p>")));
+    assert_eq!((&chunks[1]["html_at"], &chunks[1]["html"]), (&json!(23), &json!("<strong>a</strong></p>")));
+    let turn = page.get(&format!("/api/conversations/{id}")).json()["turns"][0].clone();
+    assert_eq!(
+        (&turn["text"], &turn["html"]),
+        (&json!("x <script> 😀 **a**"), &json!("<p>x &lt;script&gt; 😀 <strong>a</strong></p>"))
+    );
+
+    let mut plain = answer(&id, "k2", 0, "*plain*");
+    plain.format = Format::Plain;
+    page.deliver(&answer(&id, "k1", inbox_id, "[a](javascript:b) <i>\n\n(interrupted)"));
+    page.deliver(&plain);
+    let entries = page.get(&format!("/api/conversations/{id}")).json()["entries"].clone();
+    assert_eq!((&entries[0]["text"], &entries[0]["html"]), (&json!("**mine** <b>"), &Value::Null));
+    assert_eq!(entries[1]["text"], "[a](javascript:b) <i>\n\n(interrupted)");
+    assert_eq!(
+        (&entries[1]["html"], &entries[1]["interrupted"]),
+        (&json!("<p>a (javascript:b) &lt;i&gt;</p>"), &json!(true))
+    );
+    assert_eq!((&entries[2]["text"], &entries[2]["html"]), (&json!("*plain*"), &Value::Null));
+}
+
+#[test]
+fn a_stored_message_of_an_earlier_version_is_html() {
+    let index = json!({ "conversations": [{ "id": "c_old", "title": "Old", "created_ms": 1, "updated_ms": 1 }] });
+    let log = json!({ "entries": [{ "id": "a", "from": "agent", "text": "*old*", "at_ms": 1, "markdown": true }] });
+    let stored = [("index", index), ("log/c_old/0", log)].map(|(key, value)| (key.to_owned(), value.to_string()));
+    let kept = Arc::new(Mutex::new(BTreeMap::from(stored)));
+    let page = Served::with(json!({}), |setup| keeping(setup, &kept));
+    let entry = page.get("/api/conversations/c_old").json()["entries"][0].clone();
+    assert_eq!((&entry["text"], &entry["html"]), (&json!("*old*"), &json!("<p><em>old</em></p>")));
+}
+
+#[test]
 fn the_same_key_is_shown_once() {
     let page = Served::start(json!({}));
     let first = page.host.send(&answer("inbox", "k1", 0, "once"));

@@ -29,7 +29,7 @@ use super::{Ports, RESULT_BYTES_MAX};
 use crate::{BackgroundProcess, OwnedProcess};
 use files::{PIECE_BYTES, PIECES_KEPT, ProcessFiles};
 pub use registry::{ENDED_KEPT, NewProcess, Processes, RUNNING_MAX, RUNNING_PER_SESSION_MAX};
-pub use watcher::{TELLS_MAX, left_description};
+pub use watcher::{NOTIFICATIONS_MAX, left_description};
 
 /// Bytes read by one poll.
 const POLLED_BYTES_MAX: u64 = 64 << 10;

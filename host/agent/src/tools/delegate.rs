@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::ports::News;
-use super::{CallScope, Ports, Tool, ToolResult, ToolSpec, gate, group, text};
+use super::ports::JobUpdate;
+use super::{CallScope, Ports, Tool, ToolResult, ToolSpec, group, late_delivery, text};
 use crate::{EventSink, Hold};
 
 /// Nesting levels of delegated tasks.
@@ -105,7 +105,7 @@ impl DelegateTool {
         let task = if known.is_empty() { goal.to_owned() } else { format!("{goal}\n\nContext:\n{known}") };
         let delegated = DelegatedTask { task, context: context.clone(), depth: side.depth + 1 };
         let wants_later = arguments["background"] == true;
-        if wants_later && gate::delivers_later(context, &self.ports) {
+        if wants_later && late_delivery::delivers_later(context, &self.ports) {
             return self.run_in_background(context, delegate, delegated, goal, side).await;
         }
         let inner = CallScope { events: side.events.for_helper(), ..side.clone() };
@@ -113,7 +113,7 @@ impl DelegateTool {
         let result = delegate.answer(delegated, inner, side.stop.clone()).await?;
         let mut answer = json!({ "result": result });
         if wants_later {
-            answer["note"] = json!(gate::DELEGATED_AT_ONCE);
+            answer["note"] = json!(late_delivery::DELEGATED_AT_ONCE);
         }
         Ok(answer)
     }
@@ -141,7 +141,7 @@ impl DelegateTool {
         // The task is listed among the tasks of the requester while it runs.
         let listed = self.ports.tasks.began(context, goal, stop.clone()).await?;
         let id = listed.clone().unwrap_or_else(|| format!("d{}", group::mark(side.turn)));
-        if let Err(why) = self.ports.wakes.follow(context, &id, goal).await {
+        if let Err(why) = self.ports.wakeups.subscribe(context, &id, goal).await {
             self.ports.tasks.ended(&id, Err(why.clone())).await;
             return Err(why);
         }
@@ -186,13 +186,13 @@ impl BackgroundDelegation {
             return;
         }
         if by.is_cancelled() {
-            return ports.wakes.forget(&id).await;
+            return ports.wakeups.unsubscribe(&id).await;
         }
         let text = match end {
             Ok(result) => format!("The task you delegated ({goal}) is done. Its result:\n{result}"),
             Err(why) => format!("The task you delegated ({goal}) failed: {why}"),
         };
-        ports.wakes.tell(News { id, text, last: true, upto: 0 }).await;
+        ports.wakeups.notify(JobUpdate { id, text, last: true, upto: 0 }).await;
     }
 }
 

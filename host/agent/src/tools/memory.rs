@@ -54,7 +54,7 @@ impl MemoryFiles {
     }
 
     /// Returns the memory as instructions for the model.
-    pub async fn told(&self, context: &TurnContext) -> Option<String> {
+    pub async fn notified(&self, context: &TurnContext) -> Option<String> {
         let entries = read(self.path(context).ok()?).await.ok()?;
         let lines: Vec<String> = entries.iter().map(|entry| format!("- {entry}")).collect();
         (!lines.is_empty())
@@ -191,8 +191,8 @@ mod tests {
         let names: Vec<_> =
             std::fs::read_dir(home.path().join("memory")).unwrap().map(|file| file.unwrap().file_name()).collect();
         assert_eq!(names.len(), 5, "{names:?}");
-        assert!(notes.told(&of("chat:7")).await.unwrap().contains("I am \"chat:7\""));
-        assert_eq!(notes.told(&of("chat:8")).await, None);
+        assert!(notes.notified(&of("chat:7")).await.unwrap().contains("I am \"chat:7\""));
+        assert_eq!(notes.notified(&of("chat:8")).await, None);
         assert!(notes.change(&of(&"x".repeat(300)), &json!({"action": "read"})).await.is_err());
     }
 

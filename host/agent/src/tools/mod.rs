@@ -7,7 +7,7 @@
 //! * [`Toolbox`]: the enabled tools, by name.
 //! * [`ports`]: the interfaces of the host: ledger, masking, search, messages, tasks, notifications.
 //! * [`schema`]: the check of a model's arguments.
-//! * [`gate`]: the decision whether results can be delivered after the turn.
+//! * [`late_delivery`]: the decision whether results can be delivered after the turn.
 //! * [`output`], [`environment`], [`group`], [`background`]: the output, environment and processes of commands.
 //! * The tools: [`terminal`], [`process`], [`mod@todo`], [`memory`], [`search`], [`send`], [`delegate`],
 //!   [`task`].
@@ -15,8 +15,8 @@
 pub mod background;
 pub mod delegate;
 pub mod environment;
-pub mod gate;
 pub mod group;
+pub mod late_delivery;
 pub mod memory;
 pub mod output;
 pub mod ports;
@@ -256,7 +256,7 @@ impl Toolbox {
 
     /// Returns the memory of the requester as instructions for the model.
     pub(crate) async fn remembered(&self, context: &TurnContext) -> Option<String> {
-        self.memory.as_ref()?.told(context).await
+        self.memory.as_ref()?.notified(context).await
     }
 
     /// Reads the arguments of a call: the reader as the fuzz ring reaches it. Returns the schema of the tool, and the

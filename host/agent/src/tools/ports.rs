@@ -49,7 +49,7 @@ pub trait Mask: Send + Sync {
 
 /// A search result in an earlier conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchResult {
     /// Session of the conversation.
     pub session: String,
     /// Title; empty if there is none.
@@ -75,7 +75,7 @@ pub trait Search: Send + Sync {
         context: &'s TurnContext,
         query: &'s str,
         limit: u32,
-    ) -> BoxFuture<'s, Result<Vec<Found>, String>>;
+    ) -> BoxFuture<'s, Result<Vec<SearchResult>, String>>;
 }
 
 /// A sender of messages to chats.
@@ -95,7 +95,7 @@ pub trait Messenger: Send + Sync {
 
 /// A notification for the session that follows an activity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct JobUpdate {
     /// Id of the activity, unique within the host.
     pub id: String,
     /// Text for the agent.
@@ -108,33 +108,38 @@ pub struct News {
 
 /// The state of the notifications about an activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Followed {
+pub struct Subscription {
     /// Reported progress, in the unit of the activity.
     pub upto: u64,
     /// Number of notifications.
-    pub told: u32,
+    pub notified: u32,
 }
 
 /// A service that wakes sessions when an activity that outlives its turn has news.
 pub trait Wakeups: Send + Sync {
     /// Returns true if sessions can be woken.
-    fn is_able(&self) -> bool;
+    fn is_available(&self) -> bool;
 
     /// Records durably that a session follows `id`.
     ///
     /// # Errors
     ///
     /// The reason for which nothing was recorded. The caller must not promise a notification then.
-    fn follow<'w>(&'w self, context: &'w TurnContext, id: &'w str, what: &'w str) -> BoxFuture<'w, Result<(), String>>;
+    fn subscribe<'w>(
+        &'w self,
+        context: &'w TurnContext,
+        id: &'w str,
+        what: &'w str,
+    ) -> BoxFuture<'w, Result<(), String>>;
 
     /// Returns the state of the notifications about `id`, or `None` if no session follows it.
-    fn followed<'w>(&'w self, id: &'w str) -> BoxFuture<'w, Option<Followed>>;
+    fn subscription<'w>(&'w self, id: &'w str) -> BoxFuture<'w, Option<Subscription>>;
 
     /// Notifies the session that follows an activity, once. The last notification ends the subscription.
-    fn tell(&self, news: News) -> BoxFuture<'_, ()>;
+    fn notify(&self, news: JobUpdate) -> BoxFuture<'_, ()>;
 
     /// Ends the subscription of an activity whose end the session already knows.
-    fn forget<'w>(&'w self, id: &'w str) -> BoxFuture<'w, ()>;
+    fn unsubscribe<'w>(&'w self, id: &'w str) -> BoxFuture<'w, ()>;
 }
 
 /// Action of an agent on tasks.
@@ -256,7 +261,7 @@ pub struct Ports {
     /// Sender of messages.
     pub messenger: Arc<dyn Messenger>,
     /// Service that wakes sessions.
-    pub wakes: Arc<dyn Wakeups>,
+    pub wakeups: Arc<dyn Wakeups>,
     /// Store of tasks.
     pub tasks: Arc<dyn Tasks>,
 }
@@ -270,7 +275,7 @@ impl Default for Ports {
             mask: none.clone(),
             search: none.clone(),
             messenger: none.clone(),
-            wakes: none.clone(),
+            wakeups: none.clone(),
             tasks: none,
         }
     }
@@ -297,7 +302,12 @@ impl Mask for NoHost {
 }
 
 impl Search for NoHost {
-    fn search<'s>(&'s self, _: &'s TurnContext, _: &'s str, _: u32) -> BoxFuture<'s, Result<Vec<Found>, String>> {
+    fn search<'s>(
+        &'s self,
+        _: &'s TurnContext,
+        _: &'s str,
+        _: u32,
+    ) -> BoxFuture<'s, Result<Vec<SearchResult>, String>> {
         Box::pin(async { Err(NO_HOST.to_owned()) })
     }
 }
@@ -309,23 +319,23 @@ impl Messenger for NoHost {
 }
 
 impl Wakeups for NoHost {
-    fn is_able(&self) -> bool {
+    fn is_available(&self) -> bool {
         false
     }
 
-    fn follow<'w>(&'w self, _: &'w TurnContext, _: &'w str, _: &'w str) -> BoxFuture<'w, Result<(), String>> {
+    fn subscribe<'w>(&'w self, _: &'w TurnContext, _: &'w str, _: &'w str) -> BoxFuture<'w, Result<(), String>> {
         Box::pin(async { Err(NO_HOST.to_owned()) })
     }
 
-    fn followed<'w>(&'w self, _: &'w str) -> BoxFuture<'w, Option<Followed>> {
+    fn subscription<'w>(&'w self, _: &'w str) -> BoxFuture<'w, Option<Subscription>> {
         Box::pin(async { None })
     }
 
-    fn tell(&self, _: News) -> BoxFuture<'_, ()> {
+    fn notify(&self, _: JobUpdate) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 
-    fn forget<'w>(&'w self, _: &'w str) -> BoxFuture<'w, ()> {
+    fn unsubscribe<'w>(&'w self, _: &'w str) -> BoxFuture<'w, ()> {
         Box::pin(async {})
     }
 }

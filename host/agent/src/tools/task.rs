@@ -13,7 +13,7 @@ use hermes_core::nearest::nearest;
 use serde_json::{Value, json};
 
 use super::ports::{TaskAction, Tasks};
-use super::{CallScope, Ports, Tool, ToolResult, ToolSpec, gate, text};
+use super::{CallScope, Ports, Tool, ToolResult, ToolSpec, late_delivery, text};
 
 /// Longest title, in characters.
 pub const TITLE_CHARS_MAX: usize = 200;
@@ -46,7 +46,7 @@ impl TaskTool {
         let is_new = matches!(wish, TaskAction::Create { .. } | TaskAction::Subscribe { .. });
         let mut answer = self.tasks.act(context, wish).await?;
         if is_new && !context.async_delivery {
-            answer["note"] = json!(gate::TASK_TELLS_NOBODY);
+            answer["note"] = json!(late_delivery::TASK_NOTIFY_UNSUPPORTED);
         }
         Ok(answer)
     }
@@ -245,9 +245,9 @@ mod tests {
         ];
         for (arguments, why) in cases {
             let answer = desk.call(arguments.clone(), true).await;
-            let told: Value = serde_json::from_str(&answer.text).expect("an answer is JSON");
-            let told = told["error"].as_str().unwrap_or_default();
-            assert!(answer.failed && told.contains(why), "{arguments}: {told}");
+            let notified: Value = serde_json::from_str(&answer.text).expect("an answer is JSON");
+            let notified = notified["error"].as_str().unwrap_or_default();
+            assert!(answer.failed && notified.contains(why), "{arguments}: {notified}");
         }
         assert!(desk.wanted().is_empty(), "the host was asked for something that was not said");
         let schema = desk.tool.spec().schema;
@@ -265,8 +265,8 @@ mod tests {
         {
             let answer = desk.call(json!({"action": action, extra: "t1"}), false).await;
             assert!(!answer.failed, "{}", answer.text);
-            let told: Value = serde_json::from_str(&answer.text).expect("an answer is JSON");
-            assert_eq!(told["note"] == gate::TASK_TELLS_NOBODY, is_said, "{action}: {told}");
+            let notified: Value = serde_json::from_str(&answer.text).expect("an answer is JSON");
+            assert_eq!(notified["note"] == late_delivery::TASK_NOTIFY_UNSUPPORTED, is_said, "{action}: {notified}");
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::background::{self, NewProcess, Processes, Watch};
 use super::output::OutputCapture;
-use super::{CallScope, Ports, RESULT_BYTES_MAX, Tool, ToolResult, ToolSpec, environment, gate, group, text};
+use super::{CallScope, Ports, RESULT_BYTES_MAX, Tool, ToolResult, ToolSpec, environment, group, late_delivery, text};
 use crate::AgentConfig;
 use crate::questions::{Answer, ApprovalRequest, TurnQuestion};
 use crate::shell_policy::{self, Danger, Rules};
@@ -307,7 +307,7 @@ impl TerminalTool {
             .filter_map(|p| p.as_str().map(str::to_owned))
             .collect();
         let wants = notify || !patterns.is_empty();
-        let delivers = gate::delivers_later(context, &self.ports);
+        let delivers = late_delivery::delivers_later(context, &self.ports);
         let watch = (wants && delivers).then_some(Watch { notify, patterns });
         let new = NewProcess {
             command: text(arguments, "command").to_owned(),
@@ -323,7 +323,7 @@ impl TerminalTool {
             "note": "The command runs in the background. Check it with process(action=\"poll\").",
         });
         if wants && !delivers {
-            result["notify_unsupported"] = json!(gate::why_not(context));
+            result["notify_unsupported"] = json!(late_delivery::unsupported_reason(context));
         }
         if arguments["watch_patterns"].is_array() {
             result["watch_patterns"] = if delivers { arguments["watch_patterns"].clone() } else { json!([]) };

@@ -210,12 +210,13 @@ async fn what_a_model_got_wrong_is_told_so_that_it_can_mend_it() {
     let log = Log::default();
     let (outcome, ..) = run(&runtime(&endpoint, &log, 40), from("7")).await;
     assert!(matches!(outcome, TurnOutcome::Finished { .. }), "{outcome:?}");
-    let told: Vec<String> = asked(&endpoint, 1).into_iter().filter(|(role, ..)| role == "tool").map(|m| m.1).collect();
+    let notified: Vec<String> =
+        asked(&endpoint, 1).into_iter().filter(|(role, ..)| role == "tool").map(|m| m.1).collect();
     let says = ["did you mean", "invalid JSON", "missing", "must be a string", "unknown argument"];
-    for (told, says) in told.iter().zip(says) {
-        assert!(told.contains(says), "{told} says {says:?}");
+    for (notified, says) in notified.iter().zip(says) {
+        assert!(notified.contains(says), "{notified} says {says:?}");
     }
-    assert_eq!(told.len(), 5);
+    assert_eq!(notified.len(), 5);
     assert!(!log.lines().iter().any(|line| line.starts_with("called")));
 }
 

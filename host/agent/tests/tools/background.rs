@@ -33,9 +33,9 @@ fn killed_while_it_runs(more: &Value) -> (tempfile::TempDir, Told, String) {
     let first = life();
     let bench = Bench::new();
     let id = first.block_on(started(&bench, more.clone()));
-    let Bench { home, told, .. } = bench;
+    let Bench { home, notified, .. } = bench;
     first.shutdown_background();
-    (home, told, id)
+    (home, notified, id)
 }
 
 fn exists(path: &Path) {
@@ -46,9 +46,9 @@ fn exists(path: &Path) {
 
 #[test]
 fn what_runs_since_an_earlier_life_is_known_again_and_its_end_is_told_once() {
-    let (home, told, id) = killed_while_it_runs(&json!({"notify_on_complete": true}));
+    let (home, notified, id) = killed_while_it_runs(&json!({"notify_on_complete": true}));
     life().block_on(async {
-        let bench = Bench::again(home, told);
+        let bench = Bench::again(home, notified);
         assert_eq!(bench.processes.adopt().await, BTreeSet::from([id.clone()]));
         let listed = bench.process(&context("7", true), json!({"action": "list"})).await;
         assert_eq!(
@@ -56,52 +56,52 @@ fn what_runs_since_an_earlier_life_is_known_again_and_its_end_is_told_once() {
             (&json!(id), &json!("running"))
         );
         std::fs::write(bench.home.path().join("go"), "").unwrap();
-        let news = bench.told.last().await;
+        let news = bench.notified.last().await;
         assert!(news.last && news.text.contains("exit code 5") && news.text.ends_with("over\n"), "{news:?}");
         let polled = bench.process(&context("7", true), json!({"action": "poll", "process": id})).await;
         assert_eq!((&polled["exit_code"], &polled["output"]), (&json!(5), &json!("over\n")));
         assert!(bench.processes.adopt().await.is_empty(), "nobody follows it any more");
-        assert_eq!(bench.told.news.lock().unwrap().len(), 1);
+        assert_eq!(bench.notified.news.lock().unwrap().len(), 1);
     });
 }
 
 #[test]
 fn what_ended_between_two_lives_is_told_by_the_second_and_by_no_third() {
-    let (home, told, id) = killed_while_it_runs(&json!({"notify_on_complete": true, "watch_patterns": ["ov"]}));
+    let (home, notified, id) = killed_while_it_runs(&json!({"notify_on_complete": true, "watch_patterns": ["ov"]}));
     std::fs::write(home.path().join("go"), "").unwrap();
     exists(&home.path().join(format!("home/processes/{id}.exit")));
     let home = life().block_on(async {
-        let bench = Bench::again(home, told.clone());
+        let bench = Bench::again(home, notified.clone());
         bench.processes.adopt().await;
-        let news = bench.told.last().await;
+        let news = bench.notified.last().await;
         assert!(news.text.contains("printed:\nover") && news.text.contains("exit code 5"), "{news:?}");
         bench.home
     });
     life().block_on(async {
-        let bench = Bench::again(home, told);
+        let bench = Bench::again(home, notified);
         assert!(bench.processes.adopt().await.is_empty());
         let waited = bench.process(&context("7", true), json!({"action": "wait", "process": id})).await;
         assert_eq!(waited["exit_code"], 5, "it is still known");
-        assert_eq!(bench.told.news.lock().unwrap().len(), 1);
+        assert_eq!(bench.notified.news.lock().unwrap().len(), 1);
     });
 }
 
 #[test]
 fn what_runs_since_an_earlier_life_can_be_killed() {
-    let (home, told, id) = killed_while_it_runs(&json!({"notify_on_complete": true}));
+    let (home, notified, id) = killed_while_it_runs(&json!({"notify_on_complete": true}));
     life().block_on(async {
-        let bench = Bench::again(home, told);
+        let bench = Bench::again(home, notified);
         bench.processes.adopt().await;
         let killed = bench.process(&context("7", true), json!({"action": "kill", "process": id})).await;
         assert!(killed["how"].as_str().unwrap().contains("SIGKILL"), "{killed}");
         assert!(nothing_sleeps(&bench).await);
-        assert!(bench.told.news.lock().unwrap().is_empty(), "whoever killed it knows");
+        assert!(bench.notified.news.lock().unwrap().is_empty(), "whoever killed it knows");
     });
 }
 
 #[test]
 fn a_number_that_is_another_process_by_now_is_not_taken_for_it_and_nobody_knows_how_it_ended() {
-    let (home, told) = (tempfile::tempdir().unwrap(), Told::default());
+    let (home, notified) = (tempfile::tempdir().unwrap(), Told::default());
     let folder = home.path().join("home/processes");
     std::fs::create_dir_all(&folder).unwrap();
     let record = json!({
@@ -109,11 +109,11 @@ fn a_number_that_is_another_process_by_now_is_not_taken_for_it_and_nobody_knows_
         "command": "serve", "notify": true, "patterns": [],
     });
     std::fs::write(folder.join("p1.json"), record.to_string()).unwrap();
-    told.followed.lock().unwrap().push(("p1".to_owned(), context("7", true)));
+    notified.subscription.lock().unwrap().push(("p1".to_owned(), context("7", true)));
     life().block_on(async {
-        let bench = Bench::again(home, told);
+        let bench = Bench::again(home, notified);
         bench.processes.adopt().await;
-        let news = bench.told.last().await;
+        let news = bench.notified.last().await;
         assert!(news.text.contains("an unknown exit code"), "{news:?}");
         let polled = bench.process(&context("7", true), json!({"action": "poll", "process": "p1"})).await;
         assert_eq!((&polled["state"], &polled["exit_code"]), (&json!("ended"), &json!(null)));
@@ -132,10 +132,10 @@ async fn whoever_waits_for_the_end_is_not_woken_for_it() {
     };
     let (waited, ()) = tokio::join!(bench.process(&context, arguments), goes);
     assert_eq!(waited["exit_code"], 5, "{waited}");
-    while bench.told.forgotten.lock().unwrap().is_empty() {
+    while bench.notified.forgotten.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    assert!(bench.told.news.lock().unwrap().is_empty());
+    assert!(bench.notified.news.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn of_what_is_printed_line_by_line_nothing_goes_missing_where_a_piece_is_f
         "command": lines, "background": true, "notify_on_complete": true, "watch_patterns": ["line 100."],
     });
     let started = bench.terminal(&context, arguments).await;
-    let news = bench.told.with("exit code").await;
+    let news = bench.notified.with("exit code").await;
     assert!(news.text.contains("printed:\n line 100.\n"), "{news:?}");
     assert!(news.text.contains("line 1.\n") && news.text.ends_with(" line 120.\n"), "{news:?}");
     let poll = json!({"action": "poll", "process": started["process"]});
@@ -194,20 +194,20 @@ async fn what_a_command_leaves_running_is_running_still_prints_and_can_be_killed
         "background": true, "notify_on_complete": true, "watch_patterns": ["late"],
     });
     let started = bench.terminal(&context, arguments).await;
-    let news = bench.told.last().await;
+    let news = bench.notified.last().await;
     assert!(
         !news.last && news.text.contains("exit code 3, but a process that it started is still running"),
         "{news:?}"
     );
     std::fs::write(bench.home.path().join("go"), "").unwrap();
-    let late = bench.told.with("printed:\nlate").await;
+    let late = bench.notified.with("printed:\nlate").await;
     assert!(!late.last && !late.text.contains("exit code"), "{late:?}");
     let waited = bench.process(&context, json!({"action": "wait", "process": started["process"]})).await;
     assert_eq!((&waited["state"], &waited["exit_code"]), (&json!("running"), &json!(3)), "{waited}");
     let killed = bench.process(&context, json!({"action": "kill", "process": started["process"]})).await;
     assert_eq!((&killed["state"], &killed["exit_code"]), (&json!("ended"), &json!(3)), "{killed}");
     assert!(nothing_sleeps(&bench).await);
-    assert_eq!(bench.told.news.lock().unwrap().len(), 2, "whoever killed it knows");
+    assert_eq!(bench.notified.news.lock().unwrap().len(), 2, "whoever killed it knows");
 }
 
 #[tokio::test]
@@ -247,7 +247,7 @@ async fn a_secret_across_the_cut_of_a_command_keeps_no_part_of_it() {
     let command = format!(": {}{SECRET} {}", "x".repeat(290), "y".repeat(100));
     let arguments = json!({"command": command, "background": true, "notify_on_complete": true});
     bench.terminal(&context, arguments).await;
-    let news = bench.told.last().await;
+    let news = bench.notified.last().await;
     assert!(!news.text.contains(&SECRET[..4]), "{news:?}");
     let listed = bench.process(&context, json!({"action": "list"})).await.to_string();
     assert!(listed.contains("xxx") && !listed.contains(&SECRET[..4]), "{listed}");

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod background;
-mod gate;
 mod isolation;
+mod late_delivery;
 mod terminal;
 
 use std::path::Path;
@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use hermes_agent::questions::{Answer, TurnQuestion, Verdict};
 use hermes_agent::tools::background::Processes;
 use hermes_agent::tools::delegate::{Delegate, DelegateTool, DelegatedTask};
-use hermes_agent::tools::ports::{Followed, Mask, News, TaskAction, Tasks, Wakeups};
+use hermes_agent::tools::ports::{JobUpdate, Mask, Subscription, TaskAction, Tasks, Wakeups};
 use hermes_agent::tools::process::ProcessTool;
 use hermes_agent::tools::terminal::TerminalTool;
 use hermes_agent::tools::{CallScope, Ports, Tool};
@@ -64,19 +64,19 @@ fn side(events: EventSink) -> CallScope {
 /// A service that records subscriptions and notifications.
 #[derive(Clone, Default)]
 struct Told {
-    followed: Arc<Mutex<Vec<(String, TurnContext)>>>,
-    news: Arc<Mutex<Vec<News>>>,
+    subscription: Arc<Mutex<Vec<(String, TurnContext)>>>,
+    news: Arc<Mutex<Vec<JobUpdate>>>,
     forgotten: Arc<Mutex<Vec<String>>>,
     more: Arc<tokio::sync::Notify>,
 }
 
 impl Told {
-    async fn last(&self) -> News {
+    async fn last(&self) -> JobUpdate {
         self.with("").await
     }
 
     /// Waits for the last notification with these words and returns it.
-    async fn with(&self, words: &str) -> News {
+    async fn with(&self, words: &str) -> JobUpdate {
         loop {
             let more = self.more.notified();
             if let Some(news) = self.news.lock().unwrap().last()
@@ -168,33 +168,34 @@ impl Tasks for Listed {
 }
 
 impl Wakeups for Told {
-    fn is_able(&self) -> bool {
+    fn is_available(&self) -> bool {
         true
     }
 
-    fn follow<'w>(&'w self, context: &'w TurnContext, id: &'w str, _: &'w str) -> BoxFuture<'w, Result<(), String>> {
-        self.followed.lock().unwrap().push((id.to_owned(), context.clone()));
+    fn subscribe<'w>(&'w self, context: &'w TurnContext, id: &'w str, _: &'w str) -> BoxFuture<'w, Result<(), String>> {
+        self.subscription.lock().unwrap().push((id.to_owned(), context.clone()));
         Box::pin(async { Ok(()) })
     }
 
-    fn followed<'w>(&'w self, id: &'w str) -> BoxFuture<'w, Option<Followed>> {
+    fn subscription<'w>(&'w self, id: &'w str) -> BoxFuture<'w, Option<Subscription>> {
         let news = self.news.lock().unwrap();
         let mut theirs = news.iter().filter(|news| news.id == id);
-        let told = u32::try_from(theirs.clone().count()).unwrap();
+        let notified = u32::try_from(theirs.clone().count()).unwrap();
         let is_over =
             theirs.clone().any(|news| news.last) || self.forgotten.lock().unwrap().iter().any(|one| one == id);
-        let follows = self.followed.lock().unwrap().iter().any(|(one, _)| one == id) && !is_over;
-        let followed = follows.then(|| Followed { upto: theirs.next_back().map_or(0, |news| news.upto), told });
-        Box::pin(async move { followed })
+        let follows = self.subscription.lock().unwrap().iter().any(|(one, _)| one == id) && !is_over;
+        let subscription =
+            follows.then(|| Subscription { upto: theirs.next_back().map_or(0, |news| news.upto), notified });
+        Box::pin(async move { subscription })
     }
 
-    fn forget<'w>(&'w self, id: &'w str) -> BoxFuture<'w, ()> {
+    fn unsubscribe<'w>(&'w self, id: &'w str) -> BoxFuture<'w, ()> {
         self.forgotten.lock().unwrap().push(id.to_owned());
         self.more.notify_waiters();
         Box::pin(async {})
     }
 
-    fn tell(&self, news: News) -> BoxFuture<'_, ()> {
+    fn notify(&self, news: JobUpdate) -> BoxFuture<'_, ()> {
         self.news.lock().unwrap().push(news);
         self.more.notify_waiters();
         Box::pin(async {})
@@ -208,7 +209,7 @@ struct Bench {
     process: ProcessTool,
     processes: Arc<Processes>,
     delegate: DelegateTool,
-    told: Told,
+    notified: Told,
 }
 
 impl Bench {
@@ -217,8 +218,8 @@ impl Bench {
     }
 
     /// Starts another run of the host on the same home folder.
-    fn again(home: tempfile::TempDir, told: Told) -> Self {
-        let ports = Ports { wakes: Arc::new(told.clone()), mask: Arc::new(Masks), ..Ports::default() };
+    fn again(home: tempfile::TempDir, notified: Told) -> Self {
+        let ports = Ports { wakeups: Arc::new(notified.clone()), mask: Arc::new(Masks), ..Ports::default() };
         let config = config(home.path());
         let processes = Arc::new(Processes::new(config.home.clone(), ports.clone()));
         Self {
@@ -226,7 +227,7 @@ impl Bench {
             process: ProcessTool::new(&config, Arc::clone(&processes)),
             processes,
             delegate: DelegateTool::new(ports),
-            told,
+            notified,
             home,
         }
     }

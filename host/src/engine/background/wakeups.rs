@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use hermes_agent::Message;
 use hermes_agent::tools::output::bounded;
-use hermes_agent::tools::ports::News;
+use hermes_agent::tools::ports::JobUpdate;
 use hermes_core::access::Trust;
 use hermes_core::ids::{InboxId, SessionId};
 use hermes_protocol::{Chat, Event, Sender};
@@ -124,7 +124,7 @@ pub async fn take_up(host: &Arc<Host>) {
     };
     for row in lost {
         let text = tasks::helpers::left(host, &row).await;
-        tools::wakes::tell(host, &News { id: row.id, text, last: true, upto: row.upto }).await;
+        tools::wakes::tell(host, &JobUpdate { id: row.id, text, last: true, upto: row.upto }).await;
     }
 }
 

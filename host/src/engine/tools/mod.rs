@@ -46,7 +46,7 @@ pub fn ports(lent: &Arc<Lent>) -> Ports {
         search: lent.clone(),
         messenger: lent.clone(),
         tasks: lent.clone(),
-        wakes: lent.clone(),
+        wakeups: lent.clone(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Search in conversations, for an agent: limited to the requester's own.
 
 use futures_util::future::BoxFuture;
-use hermes_agent::tools::ports::{Found, Search};
+use hermes_agent::tools::ports::{Search, SearchResult};
 use hermes_core::context::TurnContext;
 
 use super::Lent;
@@ -16,7 +16,7 @@ impl Search for Lent {
         context: &'s TurnContext,
         query: &'s str,
         limit: u32,
-    ) -> BoxFuture<'s, Result<Vec<Found>, String>> {
+    ) -> BoxFuture<'s, Result<Vec<SearchResult>, String>> {
         Box::pin(async move {
             let host = self.host()?;
             let hits = match context.owner.as_str() {
@@ -36,8 +36,8 @@ impl Search for Lent {
     }
 }
 
-fn told(hit: SearchHit) -> Found {
-    Found {
+fn told(hit: SearchHit) -> SearchResult {
+    SearchResult {
         session: hit.session.0,
         title: hit.title.unwrap_or_default(),
         role: hit.role,

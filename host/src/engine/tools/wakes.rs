@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use hermes_agent::tools::output::bounded;
-use hermes_agent::tools::ports::{Followed, News, Wakeups};
+use hermes_agent::tools::ports::{JobUpdate, Subscription, Wakeups};
 use hermes_core::context::TurnContext;
 use hermes_protocol::Sender;
 
@@ -17,11 +17,16 @@ use hermes_store::{NewWatch, WatchTold};
 const WHAT_BYTES_MAX: usize = 300;
 
 impl Wakeups for Lent {
-    fn is_able(&self) -> bool {
+    fn is_available(&self) -> bool {
         self.host().is_ok()
     }
 
-    fn follow<'w>(&'w self, context: &'w TurnContext, id: &'w str, what: &'w str) -> BoxFuture<'w, Result<(), String>> {
+    fn subscribe<'w>(
+        &'w self,
+        context: &'w TurnContext,
+        id: &'w str,
+        what: &'w str,
+    ) -> BoxFuture<'w, Result<(), String>> {
         Box::pin(async move {
             let host = self.host()?;
             let session = context.session_id.clone().ok_or("this turn has no session")?;
@@ -39,16 +44,16 @@ impl Wakeups for Lent {
         })
     }
 
-    fn followed<'w>(&'w self, id: &'w str) -> BoxFuture<'w, Option<Followed>> {
+    fn subscription<'w>(&'w self, id: &'w str) -> BoxFuture<'w, Option<Subscription>> {
         Box::pin(async move {
             let row = self.host().ok()?.store.watch(id).await;
             let row =
                 row.inspect_err(|error| tracing::error!(id, %error, "watch of a background job could not be read"));
-            row.ok()?.map(|row| Followed { upto: row.upto, told: row.told })
+            row.ok()?.map(|row| Subscription { upto: row.upto, notified: row.told })
         })
     }
 
-    fn tell(&self, news: News) -> BoxFuture<'_, ()> {
+    fn notify(&self, news: JobUpdate) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             // Without a host the next run delivers the news.
             if let Ok(host) = self.host() {
@@ -57,7 +62,7 @@ impl Wakeups for Lent {
         })
     }
 
-    fn forget<'w>(&'w self, id: &'w str) -> BoxFuture<'w, ()> {
+    fn unsubscribe<'w>(&'w self, id: &'w str) -> BoxFuture<'w, ()> {
         Box::pin(async move {
             if let Ok(host) = self.host() {
                 // As above; the next run delivers news that is known already.
@@ -68,7 +73,7 @@ impl Wakeups for Lent {
 }
 
 /// Delivers news to the session that follows the work, once.
-pub(crate) async fn tell(host: &Arc<Host>, news: &News) {
+pub(crate) async fn tell(host: &Arc<Host>, news: &JobUpdate) {
     let row = match host.store.watch(&news.id).await {
         Ok(Some(row)) => row,
         Ok(None) => return,

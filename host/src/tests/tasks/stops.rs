@@ -27,7 +27,7 @@ impl Office {
         let lent = self.lent();
         let stop = CancellationToken::new();
         let task = self.world.block_on(lent.tasks.began(context, what, stop.clone())).unwrap().unwrap();
-        self.world.block_on(lent.wakes.follow(context, &task, what)).unwrap();
+        self.world.block_on(lent.wakeups.subscribe(context, &task, what)).unwrap();
         Helper { task, stop }
     }
 

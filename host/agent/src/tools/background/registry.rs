@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::files::{self, PIECE_BYTES, PIECES_KEPT, ProcessFiles, ProcessRecord};
 use super::watcher::{ProcessHandle, watch_process};
 use super::{Process, ProcessState, Watch};
-use crate::tools::ports::Followed;
+use crate::tools::ports::Subscription;
 use crate::tools::terminal::Shell;
 use crate::tools::{Ports, group};
 use hermes_system::children;
@@ -121,14 +121,14 @@ impl Processes {
             patterns: watch.patterns.clone(),
         };
         if new.watch.is_some() {
-            self.ports.wakes.follow(context, &record.id, &new.command).await?;
+            self.ports.wakeups.subscribe(context, &record.id, &new.command).await?;
         }
         let launched = files.make(folder, &record).and_then(|()| launch(shell, context, &new, &record, &files));
         let child = match launched {
             Ok(child) => child,
             Err(error) => {
                 files.remove();
-                self.ports.wakes.forget(&record.id).await;
+                self.ports.wakeups.unsubscribe(&record.id).await;
                 return Err(format!("cannot start the command: {error}"));
             }
         };
@@ -137,8 +137,8 @@ impl Processes {
             // The next run of the host finds the process by its mark.
             tracing::warn!(process = %record.id, %error, "process record cannot be stored");
         }
-        let followed = new.watch.map(|_| Followed::default());
-        Ok(self.keep(record, files, ProcessHandle::Child(Box::new(child)), followed))
+        let subscription = new.watch.map(|_| Subscription::default());
+        Ok(self.keep(record, files, ProcessHandle::Child(Box::new(child)), subscription))
     }
 
     /// Registers a process and starts its watcher.
@@ -147,11 +147,11 @@ impl Processes {
         record: ProcessRecord,
         files: ProcessFiles,
         handle: ProcessHandle,
-        followed: Option<Followed>,
+        subscription: Option<Subscription>,
     ) -> Arc<Process> {
         let watch = Watch { notify: record.notify, patterns: record.patterns };
-        let before = if matches!(handle, ProcessHandle::Found) { files.age() } else { Duration::ZERO };
-        let unfinished = (!matches!(handle, ProcessHandle::Found)).then(String::new);
+        let before = if matches!(handle, ProcessHandle::Adopted) { files.age() } else { Duration::ZERO };
+        let unfinished = (!matches!(handle, ProcessHandle::Adopted)).then(String::new);
         let process = Arc::new(Process {
             unfinished: tokio::sync::Mutex::new(unfinished),
             pid: record.pid,
@@ -169,7 +169,7 @@ impl Processes {
             id: record.id.clone(),
         });
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(record.id, Arc::clone(&process));
-        tokio::spawn(watch_process(Arc::clone(&process), handle, watch, followed, self.ports.clone()));
+        tokio::spawn(watch_process(Arc::clone(&process), handle, watch, subscription, self.ports.clone()));
         process
     }
 
@@ -183,18 +183,18 @@ impl Processes {
                 continue;
             }
             let files = ProcessFiles::of(&folder, &record.id);
-            let followed = self.ports.wakes.followed(&record.id).await;
-            if followed.is_none() && files.exit_code().is_some() && files.over_for() >= ENDED_KEPT {
+            let subscription = self.ports.wakeups.subscription(&record.id).await;
+            if subscription.is_none() && files.exit_code().is_some() && files.over_for() >= ENDED_KEPT {
                 files.remove();
                 continue;
             }
             if record.pid == 0 {
                 record.pid = group::leader(&record.mark).unwrap_or_default();
             }
-            if followed.is_some() {
+            if subscription.is_some() {
                 taken.insert(record.id.clone());
             }
-            self.keep(record, files, ProcessHandle::Found, followed);
+            self.keep(record, files, ProcessHandle::Adopted, subscription);
         }
         let known = |id: &str| self.known.lock().unwrap_or_else(PoisonError::into_inner).contains_key(id);
         files::sweep(&folder, known, ENDED_KEPT);

@@ -11,26 +11,26 @@ use super::{Process, ProcessEnd, ProcessState, Watch};
 use crate::tools::Ports;
 use crate::tools::group;
 use crate::tools::output::{bounded, plain};
-use crate::tools::ports::{Followed, News};
+use crate::tools::ports::{JobUpdate, Subscription};
 
 /// Interval of the checks of a running process.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// Interval of notifications about output, so that several matches are reported together.
-const TELL_EVERY: Duration = Duration::from_secs(5);
+const NOTIFY_EVERY: Duration = Duration::from_secs(5);
 
 /// Number of checks after the exit code before remaining processes are reported, because the last output may
 /// still be arriving.
-const LOOKS_BEHIND: u32 = 4;
+const CHECKS_AFTER_EXIT: u32 = 4;
 
 /// Highest number of notifications about the output of one process. The end is reported in addition.
-pub const TELLS_MAX: u32 = 20;
+pub const NOTIFICATIONS_MAX: u32 = 20;
 
 /// Lines in one notification.
 const HITS_MAX: usize = 20;
 
 /// Bytes read by one check.
-const LOOKED_BYTES_MAX: u64 = 256 << 10;
+const CHECKED_BYTES_MAX: u64 = 256 << 10;
 
 /// Longest line in which patterns are searched, in bytes.
 const LINE_BYTES_MAX: usize = 4 << 10;
@@ -46,7 +46,7 @@ pub(super) enum ProcessHandle {
     /// The process is a child of this host.
     Child(Box<Child>),
     /// An earlier run of the host started the process.
-    Found,
+    Adopted,
 }
 
 impl ProcessHandle {
@@ -54,40 +54,40 @@ impl ProcessHandle {
     async fn gone(&mut self, process: &Process) -> Option<ProcessEnd> {
         match self {
             Self::Child(child) => {
-                let status = tokio::time::timeout(LOOK_EVERY, child.wait()).await.ok()?;
+                let status = tokio::time::timeout(CHECK_EVERY, child.wait()).await.ok()?;
                 let signal = status.ok().and_then(|status| status.signal());
                 Some(signal.map_or(ProcessEnd::Unknown, ProcessEnd::Signal))
             }
-            Self::Found if !group::carries_mark(process.pid, &process.mark) => Some(ProcessEnd::Unknown),
-            Self::Found => {
-                tokio::time::sleep(LOOK_EVERY).await;
+            Self::Adopted if !group::carries_mark(process.pid, &process.mark) => Some(ProcessEnd::Unknown),
+            Self::Adopted => {
+                tokio::time::sleep(CHECK_EVERY).await;
                 None
             }
         }
     }
 }
 
-/// Watches a process until its whole group has ended. `followed` contains the state of the notifications if the
+/// Watches a process until its whole group has ended. `subscription` contains the state of the notifications if the
 /// session follows the process.
 pub(super) async fn watch_process(
     process: Arc<Process>,
     mut handle: ProcessHandle,
     watch: Watch,
-    followed: Option<Followed>,
+    subscription: Option<Subscription>,
     ports: Ports,
 ) {
-    let mut search = followed.map(|followed| PatternSearch::new(watch.patterns, followed));
+    let mut search = subscription.map(|subscription| PatternSearch::new(watch.patterns, subscription));
     let mut notify = watch.notify;
-    let mut told = Instant::now();
-    let mut looks = 0;
+    let mut notified = Instant::now();
+    let mut checks = 0;
     let end = loop {
         let gone = handle.gone(&process).await;
         let code = process.files.exit_code();
         if let Some(search) = &mut search {
             search.look(&process, &ports, gone.is_some());
-            if told.elapsed() >= TELL_EVERY && gone.is_none() && search.has_hits() {
-                told = Instant::now();
-                ports.wakes.tell(search.news(&process, &ports)).await;
+            if notified.elapsed() >= NOTIFY_EVERY && gone.is_none() && search.has_hits() {
+                notified = Instant::now();
+                ports.wakeups.notify(search.news(&process, &ports)).await;
             }
         }
         match (code, gone) {
@@ -95,8 +95,8 @@ pub(super) async fn watch_process(
             (None, Some(_)) if process.was_killed() => break ProcessEnd::Killed,
             (None, Some(end)) => break end,
             (Some(code), None) => {
-                looks += 1;
-                if looks == LOOKS_BEHIND {
+                checks += 1;
+                if checks == CHECKS_AFTER_EXIT {
                     process.state.send_replace(ProcessState::Left(code));
                     search = report_left_process(&process, &ports, search, &mut notify).await;
                 }
@@ -107,7 +107,7 @@ pub(super) async fn watch_process(
     process.state.send_replace(ProcessState::Ended(end));
     let Some(mut search) = search else { return };
     if process.is_known_to_have_ended() {
-        return ports.wakes.forget(&process.id).await;
+        return ports.wakeups.unsubscribe(&process.id).await;
     }
     let mut news = search.news(&process, &ports);
     if notify {
@@ -115,9 +115,9 @@ pub(super) async fn watch_process(
     }
     news.last = true;
     if news.text.is_empty() {
-        return ports.wakes.forget(&process.id).await;
+        return ports.wakeups.unsubscribe(&process.id).await;
     }
-    ports.wakes.tell(news).await;
+    ports.wakeups.notify(news).await;
 }
 
 /// Reports the end of a command that left a running process behind, if the session asked for it. Returns the
@@ -138,9 +138,9 @@ async fn report_left_process(
             let mut news = search.news(process, ports);
             append_end(&mut news, process, ports, &left_description(code));
             news.last = !is_active;
-            ports.wakes.tell(news).await;
+            ports.wakeups.notify(news).await;
         }
-        _ if !is_active => ports.wakes.forget(&process.id).await,
+        _ if !is_active => ports.wakeups.unsubscribe(&process.id).await,
         _ => {}
     }
     is_active.then_some(search)
@@ -154,7 +154,7 @@ pub fn left_description(code: i32) -> String {
     )
 }
 
-fn append_end(news: &mut News, process: &Process, ports: &Ports, how: &str) {
+fn append_end(news: &mut JobUpdate, process: &Process, ports: &Ports, how: &str) {
     let last = plain(&process.files.end(LAST_BYTES), &*ports.mask);
     let command = process.shown(ports, COMMAND_BYTES_MAX);
     let end = format!("The process {} (`{command}`) {how}. The end of its output:\n{last}", process.id);
@@ -171,14 +171,14 @@ struct PatternSearch {
     hits: Vec<String>,
     /// Matches beyond the limit of one notification.
     more: usize,
-    told: u32,
+    notified: u32,
 }
 
 impl PatternSearch {
-    fn new(patterns: Vec<String>, followed: Followed) -> Self {
+    fn new(patterns: Vec<String>, subscription: Subscription) -> Self {
         let patterns = patterns.into_iter().filter(|pattern| !pattern.is_empty()).collect();
-        let Followed { upto, told } = followed;
-        Self { patterns, seen: upto, rest: Vec::new(), hits: Vec::new(), more: 0, told }
+        let Subscription { upto, notified } = subscription;
+        Self { patterns, seen: upto, rest: Vec::new(), hits: Vec::new(), more: 0, notified }
     }
 
     fn look(&mut self, process: &Process, ports: &Ports, to_the_end: bool) {
@@ -186,8 +186,8 @@ impl PatternSearch {
             return;
         }
         loop {
-            let printed = process.files.read(self.seen, LOOKED_BYTES_MAX);
-            let is_all = (printed.bytes.len() as u64) < LOOKED_BYTES_MAX;
+            let printed = process.files.read(self.seen, CHECKED_BYTES_MAX);
+            let is_all = (printed.bytes.len() as u64) < CHECKED_BYTES_MAX;
             if printed.dropped > 0 {
                 self.rest.clear();
             }
@@ -219,7 +219,7 @@ impl PatternSearch {
 
     /// Returns true if the search may still find lines to report.
     fn is_active(&self) -> bool {
-        !self.patterns.is_empty() && self.told < TELLS_MAX
+        !self.patterns.is_empty() && self.notified < NOTIFICATIONS_MAX
     }
 
     fn has_hits(&self) -> bool {
@@ -227,21 +227,21 @@ impl PatternSearch {
     }
 
     /// Returns the pending notification; its text is empty without matches.
-    fn news(&mut self, process: &Process, ports: &Ports) -> News {
+    fn news(&mut self, process: &Process, ports: &Ports) -> JobUpdate {
         let (hits, more) = (std::mem::take(&mut self.hits), std::mem::take(&mut self.more));
         let upto = self.seen - self.rest.len() as u64;
         let mut text = String::new();
         if !hits.is_empty() {
-            self.told += 1;
+            self.notified += 1;
             let command = process.shown(ports, COMMAND_BYTES_MAX);
             text = format!("The process {} (`{command}`) printed:\n{}", process.id, hits.join("\n"));
             if more > 0 {
                 text.push_str(&format!("\n[… {more} more matching lines …]"));
             }
-            if self.told >= TELLS_MAX {
+            if self.notified >= NOTIFICATIONS_MAX {
                 text.push_str("\nThe limit of notifications for this process is reached; poll it for further output.");
             }
         }
-        News { id: process.id.clone(), text, last: false, upto }
+        JobUpdate { id: process.id.clone(), text, last: false, upto }
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hermes_agent::tools::ports::{News, UNKNOWN_OUTCOME};
+use hermes_agent::tools::ports::{JobUpdate, UNKNOWN_OUTCOME};
 use hermes_core::context::TurnContext;
 use hermes_core::session::MAIN_PROFILE;
 use hermes_core::task::{TaskChange, TaskState};
@@ -112,7 +112,7 @@ pub(super) async fn taken(host: &Arc<Host>, task: &TaskRow, by: &By) {
     if by.key.as_ref() == Some(&task.key) {
         host.until_written("the end of a watch", || host.store.forget_watch(&task.id)).await;
     } else if let Some(text) = over(task) {
-        tools::wakes::tell(host, &News { id: task.id.clone(), text, last: true, upto: 0 }).await;
+        tools::wakes::tell(host, &JobUpdate { id: task.id.clone(), text, last: true, upto: 0 }).await;
     }
 }
 

@@ -62,8 +62,8 @@ async fn without_support_no_watch_is_registered_and_the_note_says_to_poll() {
         let waited = json!({"action": "wait", "process": started["process"]});
         assert_eq!(bench.process(&context("7", false), waited).await["state"], "ended");
     }
-    assert!(bench.told.followed.lock().unwrap().is_empty());
-    assert!(bench.told.news.lock().unwrap().is_empty());
+    assert!(bench.notified.subscription.lock().unwrap().is_empty());
+    assert!(bench.notified.news.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -72,10 +72,10 @@ async fn with_support_a_watch_is_registered_for_the_interface_that_asked() {
     let started = in_background(&bench, &context("7", true), json!({"notify_on_complete": true})).await;
     assert_eq!(started["notify_on_complete"], true, "{started}");
     assert!(started["notify_unsupported"].is_null(), "{started}");
-    let followed = bench.told.followed.lock().unwrap().clone();
-    let [(id, of)] = &followed[..] else { panic!("{followed:?}") };
+    let subscription = bench.notified.subscription.lock().unwrap().clone();
+    let [(id, of)] = &subscription[..] else { panic!("{subscription:?}") };
     assert_eq!((json!(id), of.platform.as_str()), (started["process"].clone(), "chat"));
-    let news = bench.told.last().await;
+    let news = bench.notified.last().await;
     assert!(news.last && news.text.contains("exit code 0") && news.text.contains("DONE"), "{news:?}");
 }
 
@@ -85,8 +85,8 @@ async fn the_same_session_is_not_blocked_by_an_earlier_stateless_interface() {
     let first = in_background(&bench, &context("7", false), json!({"notify_on_complete": true})).await;
     let second = in_background(&bench, &context("7", true), json!({"notify_on_complete": true})).await;
     assert_eq!((&first["notify_on_complete"], &second["notify_on_complete"]), (&json!(false), &json!(true)));
-    assert_eq!(bench.told.followed.lock().unwrap().len(), 1);
-    bench.told.last().await;
+    assert_eq!(bench.notified.subscription.lock().unwrap().len(), 1);
+    bench.notified.last().await;
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn a_hit_of_a_pattern_is_told_with_its_line() {
     let arguments =
         json!({"command": "echo one; echo two ready; echo three", "background": true, "watch_patterns": ["ready"]});
     bench.terminal(&context("7", true), arguments).await;
-    let news = bench.told.last().await;
+    let news = bench.notified.last().await;
     assert!(news.text.ends_with("printed:\ntwo ready"), "{news:?}");
 }
 
@@ -114,7 +114,7 @@ async fn a_task_in_the_background_is_done_at_once_without_support_and_says_so() 
     let at_once = handed_on(&bench, false, true).await;
     assert_eq!(at_once["result"], "count for 7");
     assert!(at_once["note"].as_str().unwrap().contains("ran in the foreground"), "{at_once}");
-    assert!(bench.told.followed.lock().unwrap().is_empty());
+    assert!(bench.notified.subscription.lock().unwrap().is_empty());
     assert_eq!(
         handed_on(&bench, false, false).await,
         json!({"result": "count for 7"}),
@@ -127,7 +127,7 @@ async fn a_task_in_the_background_is_told_later_with_support() {
     let bench = Bench::new();
     let later = handed_on(&bench, true, true).await;
     assert!(later["result"].is_null() && later["task"].is_string(), "{later}");
-    let news = bench.told.last().await;
+    let news = bench.notified.last().await;
     assert!(news.last && news.text.contains("count for 7"), "{news:?}");
 }
 
@@ -135,7 +135,8 @@ async fn a_task_in_the_background_is_told_later_with_support() {
 async fn a_helper_that_is_ended_ends_those_that_it_has_and_only_its_own_end_is_told() {
     let bench = Bench::new();
     let listed = Listed::default();
-    let ports = Ports { wakes: Arc::new(bench.told.clone()), tasks: Arc::new(listed.clone()), ..Ports::default() };
+    let ports =
+        Ports { wakeups: Arc::new(bench.notified.clone()), tasks: Arc::new(listed.clone()), ..Ports::default() };
     let tool = DelegateTool::new(ports);
     let (sink, _events) = EventSink::channel();
     let mut side = side(sink);
@@ -151,8 +152,8 @@ async fn a_helper_that_is_ended_ends_those_that_it_has_and_only_its_own_end_is_t
     assert!(listed.stop_of(1).is_cancelled() && !listed.stop_of(2).is_cancelled());
     listed.has_ended("t0").await;
     listed.has_ended("t1").await;
-    assert!(bench.told.news.lock().unwrap().is_empty(), "whoever ended the first has told it");
-    bench.told.is_forgotten("t1").await;
+    assert!(bench.notified.news.lock().unwrap().is_empty(), "whoever ended the first has told it");
+    bench.notified.is_forgotten("t1").await;
     let ended = listed.ended.lock().unwrap().clone();
     let part = ended.iter().find(|(task, _)| task == "t1").unwrap().1.clone();
     assert_eq!(part, Err("the sub-agent that delegated the task was stopped".to_owned()));

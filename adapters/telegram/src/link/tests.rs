@@ -1,10 +1,8 @@
 use hermes_adapter_sdk::testing::MockHost;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::Telegram;
-
-hermes_adapter_sdk::certify!(Telegram);
 
 /// Starts a server that answers each call with the result of `answer` for its method, until the test ends.
 fn server(answer: impl Fn(&str) -> (u16, Value) + Send + 'static) -> String {
@@ -84,7 +82,7 @@ fn who_meets_another_poller_again_and_again_says_so_and_ends_nobodys_webhook() {
         }
     });
     let host = MockHost::start::<Telegram>(json!({ "token": "42:A", "base_url": base })).expect("it starts");
-    for _ in 0..crate::conflicts::MANY {
+    for _ in 0..crate::conflicts::REPORT_AFTER {
         host.connect().expect("the link opens");
         let ended = host.run().wait();
         assert!(ended.text().contains("another process receives"), "{ended:?}");
@@ -101,22 +99,7 @@ fn who_meets_another_poller_again_and_again_says_so_and_ends_nobodys_webhook() {
     );
 }
 
-#[test]
-fn neighbours_of_one_album_are_one_group_and_others_stand_alone() {
-    let update = |id: i64, group: Option<&str>| json!({ "update_id": id, "message": { "media_group_id": group } });
-    let batch = [
-        update(1, None),
-        update(2, Some("A")),
-        update(3, Some("A")),
-        update(4, Some("B")),
-        update(5, None),
-        update(6, None),
-    ];
-    let sizes: Vec<usize> = groups(&batch).map(<[Value]>::len).collect();
-    assert_eq!(sizes, [1, 2, 1, 1, 1]);
-}
-
-fn said(update: i64, chat: i64) -> Value {
+fn message(update: i64, chat: i64) -> Value {
     json!({ "update_id": update, "message": {
         "message_id": update, "date": 1, "text": "hi", "chat": { "id": chat, "type": "private" },
         "from": { "id": chat, "first_name": "Ada" },
@@ -124,19 +107,8 @@ fn said(update: i64, chat: i64) -> Value {
 }
 
 #[test]
-fn a_batch_is_cut_by_chats_and_around_a_chat_that_moves() {
-    let pressed = json!({ "update_id": 3, "callback_query": { "id": "1", "message": { "chat": { "id": 5 } } } });
-    let edited = json!({ "update_id": 6, "edited_message": { "chat": { "id": 5 } } });
-    let moved = json!({ "update_id": 4, "message": { "chat": { "id": -5 }, "migrate_to_chat_id": -100 } });
-    let batch = [said(1, 5), said(2, 6), pressed, moved, said(5, 5), edited, json!({ "update_id": 7 }), said(8, -5)];
-    let ids = |groups: &Vec<&[Value]>| groups.iter().flat_map(|group| group.iter().filter_map(update_id)).collect();
-    let cut: Vec<Vec<Vec<i64>>> = by_chat(&batch).iter().map(|chats| chats.iter().map(ids).collect()).collect();
-    assert_eq!(cut, [vec![vec![1, 3], vec![2]], vec![vec![4]], vec![vec![7], vec![8], vec![5, 6]]]);
-}
-
-#[test]
 fn chats_of_one_batch_wait_for_one_acknowledgement_and_each_chat_keeps_its_order() {
-    let batch = [said(1, 5), said(2, 6), said(3, 5), said(4, 7)];
+    let batch = [message(1, 5), message(2, 6), message(3, 5), message(4, 7)];
     let base = server(move |method| match method {
         "getMe" => (200, bot("hermes_bot")),
         "getUpdates" => (200, json!({ "ok": true, "result": batch })),
@@ -157,7 +129,7 @@ fn chats_of_one_batch_wait_for_one_acknowledgement_and_each_chat_keeps_its_order
 fn an_event_that_the_host_has_no_room_for_is_repeated_on_the_same_link() {
     let base = server(move |method| match method {
         "getMe" => (200, bot("hermes_bot")),
-        "getUpdates" => (200, json!({ "ok": true, "result": [said(1, 5)] })),
+        "getUpdates" => (200, json!({ "ok": true, "result": [message(1, 5)] })),
         _ => (200, json!({ "ok": true, "result": true })),
     });
     let config = json!({ "token": "42:A", "base_url": base });
@@ -168,32 +140,6 @@ fn an_event_that_the_host_has_no_room_for_is_repeated_on_the_same_link() {
     let ids: Vec<String> = (0..2).map(|_| host.next_event().event_id).collect();
     assert_eq!(ids[0], ids[1]);
     assert_eq!(host.host_calls().iter().filter(|call| call.method == "kv.get").count(), 1, "one link");
-}
-
-#[test]
-fn the_next_poll_begins_behind_the_last_update_whatever_its_id() {
-    let batch = |ids: &[Value]| ids.iter().map(|id| json!({ "update_id": id })).collect::<Vec<_>>();
-    assert_eq!(next_offset(&batch(&[json!(7), json!(5)])), Some(8));
-    assert_eq!(next_offset(&batch(&[json!(7), json!(i64::MAX), json!(-1), json!(1_u64 << 63)])), Some(8));
-    assert_eq!(next_offset(&batch(&[json!(i64::MAX)])), None, "a number that was garbled moves nothing");
-    assert_eq!(next_offset(&batch(&[json!("7"), Value::Null])), None);
-}
-
-#[test]
-fn a_refused_token_needs_a_person_and_too_many_calls_only_time() {
-    let refused = |code| {
-        ApiError::Refused(crate::api::Refused {
-            code,
-            description: "x".into(),
-            retry_after_ms: None,
-            migrate_to_chat_id: None,
-        })
-    };
-    assert!(matches!(lost(&refused(401)), ConnectError::Fatal { .. }));
-    // A method that the server does not have is not about the token.
-    assert!(matches!(lost(&refused(404)), ConnectError::Retry { .. }));
-    assert!(matches!(lost(&refused(429)), ConnectError::Retry { after_ms: Some(1_000), .. }));
-    assert!(matches!(lost(&ApiError::Doubtful("cut".into())), ConnectError::Retry { after_ms: None, .. }));
 }
 
 #[test]

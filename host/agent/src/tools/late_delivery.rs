@@ -13,7 +13,7 @@ pub const NOTIFY_UNSUPPORTED: &str = "This interface cannot deliver notification
      notified when the process ends. Check it with process(action=\"poll\") or process(action=\"wait\").";
 
 /// Note for the model if the interface supports delivery, but this host wakes no sessions.
-pub const NOBODY_IS_WOKEN: &str = "This host does not send notifications, so you will not be notified when the \
+pub const NO_WAKEUPS: &str = "This host does not send notifications, so you will not be notified when the \
      process ends. Check it with process(action=\"poll\") or process(action=\"wait\").";
 
 /// Note for the model about a background task that was executed at once.
@@ -21,15 +21,15 @@ pub const DELEGATED_AT_ONCE: &str = "The result cannot be delivered after the tu
      foreground. This is its result.";
 
 /// Note for the model about a new or subscribed task if nothing can be delivered after the turn.
-pub const TASK_TELLS_NOBODY: &str = "This interface cannot deliver notifications after the turn, so you will not be \
+pub const TASK_NOTIFY_UNSUPPORTED: &str = "This interface cannot deliver notifications after the turn, so you will not be \
      notified of changes of this task. Check it with task(action=\"show\").";
 
 /// Returns the reason for which no later notification is possible.
-pub fn why_not(context: &TurnContext) -> &'static str {
-    if context.async_delivery { NOBODY_IS_WOKEN } else { NOTIFY_UNSUPPORTED }
+pub fn unsupported_reason(context: &TurnContext) -> &'static str {
+    if context.async_delivery { NO_WAKEUPS } else { NOTIFY_UNSUPPORTED }
 }
 
 /// Returns true if the requester of this turn can be notified after it.
 pub fn delivers_later(context: &TurnContext, ports: &Ports) -> bool {
-    context.async_delivery && ports.wakes.is_able()
+    context.async_delivery && ports.wakeups.is_available()
 }
