@@ -444,7 +444,8 @@ impl Talk<'_> {
             if heard.len() >= count {
                 return heard;
             }
-            self.world.block_on(news.changed()).unwrap();
+            let next = self.world.block_on(async { tokio::time::timeout(PATIENCE / 2, news.changed()).await });
+            next.unwrap_or_else(|_| panic!("{count} texts are expected, the last ones: {:?}", heard.last())).unwrap();
         }
     }
 }
