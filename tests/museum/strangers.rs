@@ -19,7 +19,7 @@ pub fn retyped() -> &'static PathBuf {
                 "    pub max_level: extern \"C\" fn(ctx: *const c_void) -> u32,\n",
             )
             .edit(
-                "adapter-sdk/src/export/host_side.rs",
+                "adapter-sdk/src/export/pointers.rs",
                 "        (self.handle.vtable.max_level())(self.handle.ctx)\n",
                 "        u8::try_from((self.handle.vtable.max_level())(self.handle.ctx)).unwrap_or(u8::MAX)\n",
             );

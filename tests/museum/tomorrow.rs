@@ -54,9 +54,9 @@ fn sdk(sources: &mut Sources) {
     sources
         .after(
             "adapter-sdk/src/host.rs",
-            "        self.core.stopping().cancelled().await;\n    }\n",
+            "        self.state.stopping().cancelled().await;\n    }\n",
             "\n    /// The function that hosts before 1.2 lack.\n    \
-             pub fn tomorrow(&self) -> Option<u32> {\n        self.core.side().tomorrow()\n    }\n",
+             pub fn tomorrow(&self) -> Option<u32> {\n        self.state.host().tomorrow()\n    }\n",
         )
         .after(
             "adapter-sdk/src/adapter.rs",
@@ -114,15 +114,20 @@ extern "C" fn tomorrow_module() -> u32 {{
 /// New in 1.2. `[any-thread & started]`
 extern "C" fn tomorrow_instance<A: Exported>(this: *mut c_void) -> u32 {{
     // SAFETY: the host calls with an instance of this vtable that is not destroyed.
-    guard(|| unsafe {{ seat::<A>(this) }}.map_or(0, |_| {ANSWER})).unwrap_or(0)
+    guard(|| unsafe {{ handle::<A>(this) }}.map_or(0, |_| {ANSWER})).unwrap_or(0)
 }}
 "#
             ),
         )
+        .after(
+            "adapter-sdk/src/host_port.rs",
+            "    fn max_level(&self) -> u8;\n",
+            "\n    /// New in 1.2.\n    fn tomorrow(&self) -> Option<u32>;\n",
+        )
         .before(
-            "adapter-sdk/src/export/host_side.rs",
-            "    pub(crate) fn max_level(&self) -> u8 {\n",
-            "    pub(crate) fn tomorrow(&self) -> Option<u32> {\n        \
+            "adapter-sdk/src/export/pointers.rs",
+            "    fn max_level(&self) -> u8 {\n",
+            "    fn tomorrow(&self) -> Option<u32> {\n        \
              self.handle.vtable.tomorrow().map(|ask| ask(self.handle.ctx))\n    }\n\n",
         );
 }
