@@ -51,7 +51,7 @@ fn a_library_is_added_named_changed_added_again_and_removed() {
     world.configure(&format!("{HEAD}{GOOD}"));
     world.told(&["reload"]);
     let removed = world.told(&["adapter", "remove", "hostile"]);
-    assert!(removed.contains("hostile is removed") && !file.exists(), "{removed}");
+    assert!(removed.contains("hostile was removed") && !file.exists(), "{removed}");
     assert!(!lock().contains("hostile"));
     let nothing = refused(&world, &["adapter", "remove", "hostile"]);
     assert!(nothing.contains("has the id \"hostile\""), "{nothing}");
