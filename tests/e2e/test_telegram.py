@@ -94,7 +94,7 @@ def test_a_topic_gets_another_name_in_a_forum_and_in_a_private_chat(host, telegr
         assert telegram.get(f"topics/{chat}") == {"17": "Travel plans"}
         assert telegram.from_bot(chat)[0].get("message_thread_id") == 17, "the answer stays in the topic"
     telegram.says(9, "/topic Travel plans")
-    assert "no topic" in telegram.answers(9, 1)[0]
+    assert "not a topic" in telegram.answers(9, 1)[0]
     one.stop()
     telegram.verdict()
 
