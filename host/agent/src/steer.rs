@@ -103,7 +103,7 @@ impl TurnLine {
         }
     }
 
-    /// Stops taking questions. Later questions are answered with [`Answer::Gone`](questions::Answer::Gone).
+    /// Stops taking questions. Later questions are answered with [`Answer::Gone`].
     pub fn close_questions(&mut self) {
         self.questions.close();
         while self.questions.try_recv().is_ok() {}

@@ -286,6 +286,7 @@ fn the_parts_of_an_album_are_one_message_with_all_its_files_in_order() {
     world.platform.holds_next("fetch");
     world.platform.holds_next("fetch");
     chat.gives(&part("three", "a"));
+    world.until("the first is asked for", || (asked(&world).len() == 1).then_some(()));
     chat.gives(&part("", "b"));
     world.until("both are asked for", || (asked(&world).len() == 2).then_some(()));
     world.platform.answers_to("fetch", json!(away("c").not_fetched("c is gone")));

@@ -42,6 +42,9 @@ use hermes_system::rng::SystemChance;
 /// Timeout of every wait of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Longest wait for the commits of receipts; a test that holds a part in another way waits for all of it.
+const RECEIPTS_WAIT: Duration = Duration::from_millis(500);
+
 /// The interval between two checks of a test.
 const POLL: Duration = Duration::from_millis(2);
 
@@ -181,8 +184,26 @@ impl World {
 
     /// Crashes the host.
     pub fn crash(&mut self) {
+        self.wait_for_receipts();
         let life = self.life.take().unwrap();
         life.runtime.shutdown_background();
+    }
+
+    /// Waits until the receipts that the platform gave are committed, so that a crash repeats only what it is meant to.
+    fn wait_for_receipts(&self) {
+        const IN_FLIGHT: &str = "SELECT count(*) FROM outbox_parts WHERE state = 'in_flight'";
+        let database = rusqlite::Connection::open(self.home.path().join("state.db")).unwrap();
+        let deadline = Instant::now() + RECEIPTS_WAIT;
+        loop {
+            // A database that is being written to is read again.
+            let in_flight = database.query_row(IN_FLIGHT, [], |row| row.get::<_, i64>(0)).unwrap_or(i64::MAX);
+            if in_flight <= i64::try_from(self.platform.held.lock().unwrap().len()).unwrap()
+                || Instant::now() > deadline
+            {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2)); // poll
+        }
     }
 
     /// Ends the host as requested.

@@ -3,7 +3,7 @@
 //! A terminal takes a slot of the running host ([`wire`]). If none runs, the process runs a host itself, without
 //! adapters, and takes a slot there ([`embedded_host`]). From then on both cases are alike: typed lines ([`editor`]) are sent as
 //! messages, and the host's output is shown on the [`screen`]. When the host ends, the terminal looks for the next one
-//! and continues the same session ([`talk`]). One message for a script is in [`oneshot`]; a host with an adapter under
+//! and continues the same session ([`talk`]). One message for a script is in [`single_message`]; a host with an adapter under
 //! trial is in [`mod@trial`].
 //!
 //! Not in this module: the interpretation of messages. The terminal has only a few commands of its own ([`orders`]);
