@@ -20,6 +20,7 @@ use super::{
 };
 use crate::handle::Shared;
 use crate::life::Life;
+use crate::logs::Mask;
 use crate::{AdapterHandle, AdapterPlan, Answer, Destroyed, LoadError};
 
 /// Old incarnations of one instance that may still be ending when the next replacement starts.
@@ -85,11 +86,13 @@ pub(super) async fn wish(wanted: &mut watch::Receiver<Wanted>, present: &mut Wan
                 return Wish::Replace(make);
             }
             Err(error) => {
+                let code = error.code();
+                let error = Mask::new(&next.plan.secrets).apply(&error.to_string());
                 tracing::error!(target: "plugins", instance = %handle.instance(), "not replaced, the running copy \
                                                                                    keeps running: {error}");
                 {
                     let mut told = handle.shared.told();
-                    told.code = Some(error.code());
+                    told.code = Some(code);
                     told.kept = Some(format!("not replaced, the running copy keeps running: {error}"));
                 }
                 let verdict = format!("{error}; the running copy keeps running");
@@ -162,7 +165,9 @@ pub(super) fn sentence(handle: &AdapterHandle, old: &Make, new: &Make, why: &Unh
         ("the new instance", format!("retry with `hermes-host adapter reload {}`", handle.instance()))
     };
     let runs = if again { "the previous version was started again" } else { "the previous version keeps running" };
-    format!("{what} did not come online ({}), so {runs}; {mend}", why.reason)
+    // An adapter that ends at its start is quoted, and may have printed its configuration.
+    let reason = Mask::new(&new.plan.secrets).apply(&why.reason);
+    format!("{what} did not come online ({reason}), so {runs}; {mend}")
 }
 
 /// Returns the previous version with the operator's current grants: going back must not restore wider rights.

@@ -42,6 +42,7 @@ def hold(number, path):
     sys.stdout.buffer.write(struct.pack("<I", len(rest)) + rest)
     write(2, number, 0, {"type": "delivered", "receipt": {"message_ids": [str(os.getpid())], "at_ms": 0}})
 kind, _, _, hello = read()
+if "die" in json.loads(hello)["envelope"]["config"]: sys.exit("the token s3cret-token is revoked")
 "#;
 
 fn program(config: Value) -> AdapterPlan {
@@ -145,6 +146,16 @@ async fn a_new_one_that_does_not_come_online_beside_the_old_one_is_given_up() {
     let replaced = async { while delivered(&one, "x").await == old {} };
     tokio::time::timeout(PATIENCE, replaced).await.expect("the next one is tried");
     assert_eq!(host.adapters.statuses()[0].code, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_in_the_last_output_of_a_replacement_is_not_shown() {
+    let home = Home::empty();
+    let host = Host::start(home.settings(), vec![program(json!({}))]);
+    online(&host.one()).await;
+    host.adapters.apply(vec![program(json!({"die": true}))]);
+    let told = until_told(&host.adapters, |reason| reason.starts_with("not replaced")).await;
+    assert!(told.contains("the token *** is revoked"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
