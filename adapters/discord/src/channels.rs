@@ -264,7 +264,7 @@ mod tests {
         assert!(channels.get("10").is_none(), "a guild that was left has no channels");
         hear("GUILD_CREATE", json!({ "id": "1", "roles": [own] }));
         hear("GUILD_CREATE", json!({ "id": "1", "roles": [{ "id": "7" }] }));
-        assert_eq!(know(), (true, None), "what is told anew counts");
+        assert_eq!(know(), (true, None), "the later description counts");
     }
 
     #[test]

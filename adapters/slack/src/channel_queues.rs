@@ -139,7 +139,7 @@ mod tests {
             async move {
                 if event["n"] == 1 {
                     let wait = wait.lock().await.take().expect("there is one first");
-                    wait.await.expect("it is told to go on");
+                    wait.await.expect("the test releases it");
                 }
                 taken.lock().unwrap().push((event["channel"].as_str().unwrap().to_owned(), event["n"].clone()));
                 let _ = tell.send(());
@@ -159,7 +159,7 @@ mod tests {
             }
         };
         tokio::select! {
-            end = process_all(deliveries, take) => panic!("it goes on: {end:?}"),
+            end = process_all(deliveries, take) => panic!("processing has not ended: {end:?}"),
             () = play => {}
         }
         let taken = taken.into_inner().unwrap();
@@ -203,7 +203,7 @@ mod tests {
             }
         };
         tokio::select! {
-            end = process_all(deliveries, take) => panic!("it goes on: {end:?}"),
+            end = process_all(deliveries, take) => panic!("processing has not ended: {end:?}"),
             () = all => {}
         }
         let expected = [

@@ -147,14 +147,14 @@ impl Default for Timeouts {
 #[non_exhaustive]
 pub enum BuildError {
     /// A key that the runtime needs is missing.
-    #[error("[agent] {key} is missing; the {runtime} runtime needs it: {mend}")]
+    #[error("[agent] {key} is missing; the {runtime} runtime needs it: {remedy}")]
     Missing {
         /// Missing key.
         key: &'static str,
         /// Selected runtime.
         runtime: &'static str,
         /// Next step for the operator.
-        mend: &'static str,
+        remedy: &'static str,
     },
     /// The base URL is invalid.
     #[error("[agent] base_url is invalid ({why}); use a URL like \"https://api.openai.com/v1\"")]

@@ -175,7 +175,7 @@ mod tests {
     #[tokio::test]
     async fn what_waits_is_handed_over_when_the_runtime_asks_and_not_before() {
         let (sink, _events, mut line) = EventSink::with_line();
-        assert!(sink.take_steering().await.is_empty(), "nothing waits, nobody is asked");
+        assert!(sink.take_steering().await.is_empty(), "nothing waits, so nothing is requested");
         line.set_waiting(true);
         let host = async {
             let ask = line.steering_request().await;

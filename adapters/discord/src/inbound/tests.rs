@@ -72,7 +72,7 @@ fn our_own_echo_and_the_platforms_own_messages_are_dropped() {
     assert!(read(json!({ "content": "" })).is_none());
     assert!(read(json!({ "id": "" })).is_none() && read(json!({ "channel_id": "../x" })).is_none());
     let bare: Message = serde_json::from_value(json!({ "id": "1", "channel_id": "2" })).unwrap();
-    assert!(from_message(&bare, Chat::dm("2"), FILTER).is_none(), "a message of nobody");
+    assert!(from_message(&bare, Chat::dm("2"), FILTER).is_none(), "a message without an author");
 }
 
 #[test]

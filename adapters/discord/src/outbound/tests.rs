@@ -23,7 +23,7 @@ fn a_message_carries_its_key_and_calls_nobody_but_people() {
     outgoing.silent = true;
     let quiet = SendOptions { link_previews: false, ..OPTIONS };
     assert_eq!(message_body(&outgoing, quiet, "7")["flags"], 4 | 4096);
-    assert_eq!(edit_body(&outgoing)["allowed_mentions"]["parse"], json!([]), "an edit calls nobody anew");
+    assert_eq!(edit_body(&outgoing)["allowed_mentions"]["parse"], json!([]), "an edit notifies nobody again");
 }
 
 #[test]

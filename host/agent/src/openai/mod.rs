@@ -93,15 +93,15 @@ impl OpenAi {
             .map_err(|error| BuildError::BaseUrl { why: error.to_string() })?;
         let key = config.api_key.as_ref().map(|key| key.expose().trim().to_owned()).unwrap_or_default();
         if is_default && key.is_empty() {
-            let mend = "set OPENAI_API_KEY, or set base_url to another endpoint";
-            return Err(BuildError::Missing { key: "api_key", runtime: "openai", mend });
+            let remedy = "set OPENAI_API_KEY, or set base_url to another endpoint";
+            return Err(BuildError::Missing { key: "api_key", runtime: "openai", remedy });
         }
         let model = match config.model.as_deref().map(str::trim).filter(|model| !model.is_empty()) {
             Some(model) => model.to_owned(),
             None if is_default => DEFAULT_MODEL.to_owned(),
             None => {
-                let mend = "set it to a model of the endpoint in base_url";
-                return Err(BuildError::Missing { key: "model", runtime: "openai", mend });
+                let remedy = "set it to a model of the endpoint in base_url";
+                return Err(BuildError::Missing { key: "model", runtime: "openai", remedy });
             }
         };
         let mut options = ClientOptions::for_base_url(&base);

@@ -189,7 +189,7 @@ impl Shell {
                 "not run: the request for approval was denied; {needed}. Try another way, or ask for the reason"
             )),
             Answer::Unanswered => Err(format!("not run: the request for approval was not answered in time; {needed}")),
-            _ => Err("not run: the command requires approval, and nobody can approve it here".to_owned()),
+            _ => Err("not run: the command requires approval, and approval is not possible here".to_owned()),
         }
     }
 }

@@ -60,7 +60,7 @@ fn what_runs_since_an_earlier_life_is_known_again_and_its_end_is_told_once() {
         assert!(news.last && news.text.contains("exit code 5") && news.text.ends_with("over\n"), "{news:?}");
         let polled = bench.process(&context("7", true), json!({"action": "poll", "process": id})).await;
         assert_eq!((&polled["exit_code"], &polled["output"]), (&json!(5), &json!("over\n")));
-        assert!(bench.processes.adopt().await.is_empty(), "nobody follows it any more");
+        assert!(bench.processes.adopt().await.is_empty(), "it has no subscriber any more");
         assert_eq!(bench.notified.news.lock().unwrap().len(), 1);
     });
 }
